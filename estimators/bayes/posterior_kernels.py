@@ -24,53 +24,18 @@ def _exp_or_zero(x: float) -> Any:
 
 
 @numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
-def tilt(log_like: Floats, start: Floats, first: Floats, points: Floats, by: float, like: Floats) -> None:
-    """Writes exp(log_like + by · f) to `like`, scaled so that the largest number of each kind is 1."""
-    for i in range(first.size):
-        own, log_own = like[start[i] : start[i + 1]], log_like[start[i] : start[i + 1]]
-        f, largest = points[first[i] :], -math.inf
-        for j in range(own.size):
-            own[j] = log_own[j] + by * f[j]
-            largest = max(largest, own[j])
-        for j in range(own.size):
-            own[j] = _exp_or_zero(own[j] - largest)
-
-
-@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
-def posterior(
-    like: Floats, start: Floats, first: Floats, points: Floats, prior: Floats, times: Floats, mean: Floats, variance: Floats,
-    mass: Floats,
-) -> None:  # fmt: skip
-    """Posterior of every kind, into `mean` and `variance`, and the sum of all values' posteriors, into `mass`."""
-    mass[:] = 0.0
-    for i in range(mean.size):
-        own, chances, f, drawn = like[start[i] : start[i + 1]], prior[first[i] :], points[first[i] :], mass[first[i] :]
-        total, sum_1 = 0.0, 0.0
-        for j in range(own.size):
-            p = own[j] * chances[j]
-            total += p
-            sum_1 += p * f[j]
-        centre, sum_2, weight = sum_1 / total, 0.0, times[i] / total
-        for j in range(own.size):
-            p = own[j] * chances[j]
-            away = f[j] - centre
-            sum_2 += p * away * away
-            drawn[j] += weight * p
-        mean[i], variance[i] = centre, sum_2 / total
-
-
-@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def moments(
     like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, prior: Floats, by: float,
-    mass: Floats,
+    mean: Floats, variance: Floats, mass: Floats,
 ) -> tuple[float, float]:  # fmt: skip
-    """Sums over all values: the posterior means and variances under the prior tilted by exp(by · f), and the posteriors.
+    """Posterior of every kind under the prior tilted by exp(by · f).
 
     Args:
+        mean, variance: (kinds,) overwritten with the posteriors' means and variances.
         mass: (J,) overwritten with the sum of all values' posteriors.
 
     Returns:
-        The sum of the means, and the sum of the variances.
+        The sum of all values' means, and that of their variances.
     """
     size, longest = points.size, 0
     narrow, middle = abs(by) * (points[size - 1] - points[0]) <= WIDEST, (points[0] + points[size - 1]) / 2
@@ -105,8 +70,9 @@ def moments(
             away = f[j] - centre
             sum_2 += chance[j] * away * away
             drawn[j] += share * chance[j]
+        mean[i], variance[i] = centre, sum_2 / total
         sum_of_means += times[i] * centre
-        sum_of_variances += share * sum_2
+        sum_of_variances += times[i] * variance[i]
     return sum_of_means, sum_of_variances
 
 
@@ -130,11 +96,9 @@ def fit_prior(
         mass: number of further values that each step counts, distributed as `base`.
         prior: (J,) the first prior; overwritten with the fitted prior.
     """
-    drawn, k = np.empty(points.size), 0.0
-    for i in range(times.size):
-        k += times[i]
+    (mean, variance), drawn, k = np.empty((2, times.size)), np.empty(points.size), times.sum()
     for _ in range(rounds):
-        means, variances = moments(like, log_like, start, first, points, times, prior, by, drawn)
+        means, variances = moments(like, log_like, start, first, points, times, prior, by, mean, variance, drawn)
         for j in range(points.size):
             prior[j] = max((mass * base[j] + drawn[j]) / (mass + k), LEAST)
         by -= newton_step(means, variances, longest)
@@ -144,18 +108,20 @@ def fit_prior(
 @numba.njit(cache=True, error_model="numpy")
 def meet_sum(
     like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, prior: Floats, by: float,
-    rounds: int, tolerance: float, longest: float,
+    rounds: int, tolerance: float, longest: float, mean: Floats, variance: Floats, mass: Floats,
 ) -> tuple[float, float, float]:  # fmt: skip
     """Makes Newton steps for λ under a fixed prior, until the means sum to 1 to within `tolerance`, or after `rounds` steps.
+
+    Args:
+        mean, variance, mass: overwritten as by `moments`, in the last round.
 
     Returns:
         The sum of the means in the last round, the λ of this round, and the λ after the last step.
     """
-    drawn = np.empty(points.size)
     low, high, means, evaluated = -math.inf, math.inf, math.nan, by
     for _ in range(rounds):
         evaluated = by
-        means, variances = moments(like, log_like, start, first, points, times, prior, by, drawn)
+        means, variances = moments(like, log_like, start, first, points, times, prior, by, mean, variance, mass)
         if means > 1:
             high = by
         else:
@@ -169,91 +135,83 @@ def meet_sum(
 
 
 @numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
-def log_evidence(
-    like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, base: Floats, mass: float,
-    prior: Floats, total: Floats, by: float, variance_of_sum: float,
-) -> float:  # fmt: skip
-    """Returns the sum over the values of the log-probability of a value's counts, given the other values' counts and the sum.
+def tilt(
+    log_like: Floats, start: Floats, first: Floats, points: Floats, prior: Floats, by: float, like: Floats, chances: Floats,
+    largest: Floats,
+) -> None:  # fmt: skip
+    """Writes exp(log_like + by · f) to `like`, divided by the largest number of each kind.
 
     Args:
-        like: the likelihoods times exp(by · f), as `tilt` writes them.
-        base, mass: as in `fit_prior`.
-        total: (J,) sum of all values' posteriors under `prior`.
-        by: λ, the tilt that makes the shares sum to 1.
-        variance_of_sum: sum of the posterior variances of all values.
+        chances: overwritten with the posterior of every kind, one probability for each entry.
+        largest: (kinds,) overwritten with the logarithm of each kind's largest number.
     """
-    k, found, mean, square = 0.0, 0.0, 0.0, 0.0
     for i in range(first.size):
-        k += times[i]
-    for i in range(first.size):
-        own, log_own, f = like[start[i] : start[i + 1]], log_like[start[i] : start[i + 1]], points[first[i] :]
-        chances, of_base, of_all = prior[first[i] :], base[first[i] :], total[first[i] :]
-        norm, others, largest = 0.0, 0.0, -math.inf
+        own, log_own, found = like[start[i] : start[i + 1]], log_like[start[i] : start[i + 1]], chances[start[i] : start[i + 1]]
+        f, before, highest, norm = points[first[i] :], prior[first[i] :], -math.inf, 0.0
         for j in range(own.size):
-            norm += own[j] * chances[j]
-            largest = max(largest, log_own[j] + by * f[j])
+            own[j] = log_own[j] + by * f[j]
+            highest = max(highest, own[j])
         for j in range(own.size):
-            others += own[j] * (mass * of_base[j] + max(of_all[j] - own[j] * chances[j] / norm, 0.0))
-        found += times[i] * (math.log(others / (mass + k - 1)) + largest)
-    for j in range(points.size):
-        fitted = (mass * base[j] + total[j]) / (mass + k)
-        mean += fitted * points[j]
-        square += fitted * points[j] ** 2
-    prior_variance = k * (square - mean**2)
-    return found - by + math.log(max(prior_variance / (variance_of_sum + 1e-300), 1.0)) / 2
+            own[j] = _exp_or_zero(own[j] - highest)
+            found[j] = own[j] * before[j]
+            norm += found[j]
+        for j in range(own.size):
+            found[j] /= norm
+        largest[i] = highest
 
 
 @numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
-def widened(
-    like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, base: Floats, mass: float, prior: Floats,
-    total: Floats, blur: Floats, narrowest: float, wide: Floats,
+def given_others(
+    like: Floats, start: Floats, first: Floats, points: Floats, base: Floats, mass: float, total: Floats, chances: Floats,
+    found: Floats, norm: Floats, mean: Floats, variance: Floats,
 ) -> None:  # fmt: skip
-    """Writes the posteriors for intervals, given the sum of the shares, to `wide`. Their prior is smoother than `prior`.
+    """Posterior of every kind, if the prior is fitted to the other values only.
 
     Args:
-        like, base, mass, total: as in `log_evidence`.
-        blur: weights of the points in the smoothing, an odd number.
-        narrowest: smallest variance of the sum of the other values' shares.
+        like, chances: as `tilt` writes them.
+        base, mass: as in `fit_prior`.
+        total: (J,) sum of all values' posteriors.
+        found: overwritten with the posteriors times `norm`, one number for each entry.
+        norm, mean, variance: (kinds,) overwritten with the posteriors' norms, means and variances.
     """
-    reach, size, entries = blur.size // 2, points.size, like.size
-    shares, smooth_shares = np.zeros(entries + 2 * reach), np.zeros(entries)
-    padded, smooth = np.empty(size + 2 * reach), np.zeros(size)
-    padded[:reach], padded[reach : reach + size], padded[reach + size :] = total[0], total, total[size - 1]
     for i in range(first.size):
-        own, chances, norm = like[start[i] : start[i + 1]], prior[first[i] :], 0.0
-        share = shares[start[i] + reach :]
+        own, share, weight = like[start[i] : start[i + 1]], chances[start[i] : start[i + 1]], found[start[i] : start[i + 1]]
+        f, of_base, of_all, sum_0, sum_1, sum_2 = points[first[i] :], base[first[i] :], total[first[i] :], 0.0, 0.0, 0.0
         for j in range(own.size):
-            norm += own[j] * chances[j]
+            weight[j] = own[j] * (mass * of_base[j] + max(of_all[j] - share[j], 0.0))
+            sum_0 += weight[j]
+            sum_1 += weight[j] * f[j]
+        centre = sum_1 / sum_0
         for j in range(own.size):
-            share[j] = own[j] * chances[j] / norm
-    for a in range(blur.size):
-        for j in range(size):
-            smooth[j] += blur[a] * padded[j + a]
-        for j in range(entries):
-            smooth_shares[j] += blur[a] * shares[j + a]
-    mean, variance, sum_of_variances = np.empty(first.size), np.empty(first.size), 0.0
+            sum_2 += weight[j] * (f[j] - centre) ** 2
+        norm[i], mean[i], variance[i] = sum_0, centre, sum_2 / sum_0
+
+
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
+def blur(padded: Floats, weights: Floats, found: Floats) -> None:
+    """Writes the moving weighted sums of `padded`, which is longer by the number of weights minus 1, to `found`."""
+    found[:] = 0.0
+    for a in range(weights.size):
+        for j in range(found.size):
+            found[j] += weights[a] * padded[j + a]
+
+
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
+def given_the_sum(found: Floats, start: Floats, first: Floats, points: Floats, mean: Floats, others: Floats) -> None:
+    """Conditions the posteriors of `given_others` on the sum of the shares, and normalises them.
+
+    Args:
+        others: (kinds,) variance of the sum of the other values' shares.
+    """
     for i in range(first.size):
-        own, found, share = like[start[i] : start[i + 1]], wide[start[i] : start[i + 1]], smooth_shares[start[i] :]
-        f, of_base, of_all, norm, sum_1, sum_2 = points[first[i] :], base[first[i] :], smooth[first[i] :], 0.0, 0.0, 0.0
-        for j in range(own.size):
-            found[j] = own[j] * (mass * of_base[j] + max(of_all[j] - share[j], 0.0))
-            norm += found[j]
-            sum_1 += found[j] * f[j]
-        mean[i] = sum_1 / norm
-        for j in range(own.size):
-            sum_2 += found[j] * (f[j] - mean[i]) ** 2
-        variance[i] = sum_2 / norm
-        sum_of_variances += times[i] * variance[i]
-    for i in range(first.size):
-        found, f, norm, nearest = wide[start[i] : start[i + 1]], points[first[i] :], 0.0, math.inf
-        rest = max(sum_of_variances - variance[i], narrowest)
-        for j in range(found.size):
-            nearest = min(nearest, (f[j] - mean[i]) ** 2 / rest)
-        for j in range(found.size):
-            found[j] *= _exp_or_zero((nearest - (f[j] - mean[i]) ** 2 / rest) / 2)
-            norm += found[j]
-        for j in range(found.size):
-            found[j] /= norm
+        weight, f, norm, nearest = found[start[i] : start[i + 1]], points[first[i] :], 0.0, math.inf
+        for j in range(weight.size):
+            nearest = min(nearest, (f[j] - mean[i]) ** 2 / others[i])
+        for j in range(weight.size):
+            weight[j] *= _exp_or_zero((nearest - (f[j] - mean[i]) ** 2 / others[i]) / 2)
+            norm += weight[j]
+        for j in range(weight.size):
+            weight[j] /= norm
 
 
 @numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
@@ -270,10 +228,8 @@ def fit_weights(
         rounds, longest: as in `fit_prior`.
         weights: (components,) overwritten with the fitted weights.
     """
-    size, k, by = points.size, 0.0, 0.0
-    drawn, mixture = np.empty(size), np.empty(size)
-    for i in range(times.size):
-        k += times[i]
+    size, k, by = points.size, times.sum(), 0.0
+    (mean, variance), (drawn, mixture) = np.empty((2, times.size)), np.empty((2, size))
     for a in range(begin.size):
         weights[a] = begin[a]
     for _ in range(rounds):
@@ -283,7 +239,7 @@ def fit_weights(
                 mixture[j] += weights[a] * components[a, j]
         for j in range(size):
             mixture[j] = max(mixture[j], LEAST)
-        means, variances = moments(like, log_like, start, first, points, times, mixture, by, drawn)
+        means, variances = moments(like, log_like, start, first, points, times, mixture, by, mean, variance, drawn)
         for j in range(size):
             drawn[j] /= mixture[j]
         for a in range(begin.size):

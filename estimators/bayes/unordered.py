@@ -53,7 +53,8 @@ SMALL_DOMAIN = 16.0  # this number / k is added to each M
 ROUNDS = 10  # EM steps for G and each M
 NEWTON_STEPS = 30  # largest number of further Newton steps for λ
 BLUR = 2.0  # standard deviation of the normal density that smooths G for intervals, in points of the grid
-BLUR_WEIGHTS = special.softmax(-((np.arange(-8, 9) / BLUR) ** 2) / 2)  # this density at the points within four deviations
+REACH = round(4 * BLUR)  # the points within four deviations
+BLUR_WEIGHTS = special.softmax(-((np.arange(-REACH, REACH + 1) / BLUR) ** 2) / 2)  # this density at these points
 LONGEST = 5.0  # largest Newton step, in units of k + 1 / standard error
 SUM_TOLERANCE = 1e-12  # the Newton steps end at this distance of the sum of the shares from 1
 NOT_MANY, NAMED = 40, 20  # see `named_values`
@@ -142,20 +143,28 @@ def _fit_mass(
     intervals: bool,
 ) -> tuple[_Fit, float]:  # fmt: skip
     """Overwrites `prior` with G. Returns the fit and λ."""
-    from ldpstream.estimators.bayes.posterior_kernels import fit_prior, log_evidence, meet_sum, posterior, tilt, widened
+    from ldpstream.estimators.bayes.posterior_kernels import blur, fit_prior, given_others, given_the_sum, meet_sum, tilt
 
     longest, (_, log_like, start, first, points, times) = _longest(values, values.kind.size), entries
-    (mean, variance), (like, wide), total = np.empty((2, times.size)), np.empty((2, log_like.size)), np.empty(points.size)
+    (like, wide, smooth_chances), smooth = np.empty((3, log_like.size)), np.empty(points.size)
+    around, around_total = np.zeros(log_like.size + 2 * REACH), np.empty(points.size + 2 * REACH)
+    chances, total = around[REACH:-REACH], around_total[REACH:-REACH]
+    mean, variance, largest, norm, centre, spread = np.empty((6, times.size))
     by = fit_prior(*merged, base, mass, ROUNDS, longest, prior, by)
-    sum_of_means, evaluated, by = meet_sum(*entries, prior, by, NEWTON_STEPS, SUM_TOLERANCE, longest)
-    tilt(log_like, start, first, points, evaluated, like)
-    posterior(like, start, first, points, prior, times, mean, variance, total)
-    spread = float(times @ variance)
-    score = log_evidence(like, log_like, start, first, points, times, base, mass, prior, total, evaluated, spread)
+    sum_of_means, evaluated, by = meet_sum(*entries, prior, by, NEWTON_STEPS, SUM_TOLERANCE, longest, mean, variance, total)
+    tilt(log_like, start, first, points, prior, evaluated, like, chances, largest)
+    given_others(like, start, first, points, base, mass, total, chances, wide, norm, centre, spread)
+    fitted, k = (mass * base + total) / (mass + times.sum()), times.sum()
+    ratio = k * (fitted @ points**2 - (fitted @ points) ** 2) / (times @ variance + 1e-300)
+    score = times @ (np.log(norm / (mass + k - 1)) + largest) - evaluated + math.log(max(ratio, 1.0)) / 2
     if intervals:
-        narrowest = (SPACING * values.error) ** 2  # about the width of a cell
-        widened(like, start, first, points, times, base, mass, prior, total, BLUR_WEIGHTS, narrowest, wide)
-    return _Fit(score, mean, wide if intervals else wide[:0], sum_of_means - 1), by
+        around_total[:REACH], around_total[-REACH:] = total[0], total[-1]
+        blur(around_total, BLUR_WEIGHTS, smooth)
+        blur(around, BLUR_WEIGHTS, smooth_chances)
+        given_others(like, start, first, points, base, mass, smooth, smooth_chances, wide, norm, centre, spread)
+        others = np.maximum(times @ spread - spread, (SPACING * values.error) ** 2)  # at least about the width of a cell
+        given_the_sum(wide, start, first, points, centre, others)
+    return _Fit(float(score), mean, wide, sum_of_means - 1), by
 
 
 def _longest(values: ValueLikelihood, k: int) -> float:

@@ -6,12 +6,12 @@ Import this module only inside functions, because Numba loads slowly.
 import numba
 import numpy as np
 
-from ldpstream.estimators.bayes.exponential import Floats
+from ldpstream.estimators.bayes.exponential import Floats, dot
 
 
 @numba.njit(cache=True, error_model="numpy")
 def support_em(
-    support: Floats, times: Floats, q: Floats, slope: Floats, f: Floats, max_iter: int, tol: float, delta: float
+    support: Floats, times: Floats, q: Floats, slope: Floats, f: Floats, max_iter: int, tol: float
 ) -> tuple[int, bool]:
     """Runs EM for a sum of `terms.SupportTerm`, in place.
 
@@ -25,10 +25,9 @@ def support_em(
         q, slope: (groups,) q > 0 and p - q.
         f: (kinds,) starting frequencies, positive, with sum 1 over the values; overwritten.
         max_iter, tol: the loop stops after max_iter iterations, or when no frequency changes by more than tol.
-        delta: the loop stops when Σ c ln γ changes by less than delta; 0 disables this test.
 
     Returns:
-        Number of iterations, and true if the loop met a tolerance.
+        Number of iterations, and true if the loop met the tolerance.
     """
     groups, k = support.shape
     total = 0.0
@@ -36,23 +35,15 @@ def support_em(
         for v in range(k):
             total += support[a, v] * times[v]
     r, update = np.empty(k), np.zeros(k)
-    before = -np.inf
     for iteration in range(max_iter):
-        constant, value = 0.0, 0.0
+        constant = 0.0
         for a in range(groups):
             c, q_a, slope_a = support[a], q[a], slope[a]
             by = slope_a / total
             for v in range(k):
                 r[v] = c[v] / (q_a + slope_a * f[v])
                 update[v] += by * r[v]
-            constant += q_a / total * _sum(r, times)
-            if delta > 0:
-                for v in range(k):
-                    value += times[v] * c[v] * np.log(q_a + slope_a * f[v])
-        if delta > 0:
-            if abs(value - before) < delta:
-                return iteration, True
-            before = value
+            constant += q_a / total * dot(r, times)
         moved = False
         for v in range(k):
             after = f[v] * (constant + update[v])
@@ -61,17 +52,3 @@ def support_em(
         if not moved:
             return iteration + 1, True
     return max_iter, False
-
-
-@numba.njit(cache=True)
-def _sum(x: Floats, times: Floats) -> float:
-    s0 = s1 = s2 = s3 = 0.0
-    whole = x.size - x.size % 4
-    for v in range(0, whole, 4):
-        s0 += x[v] * times[v]
-        s1 += x[v + 1] * times[v + 1]
-        s2 += x[v + 2] * times[v + 2]
-        s3 += x[v + 3] * times[v + 3]
-    for v in range(whole, x.size):
-        s0 += x[v] * times[v]
-    return (s0 + s1) + (s2 + s3)

@@ -106,13 +106,13 @@ def em(
 ) -> tuple[FloatArray, int, bool]:
     """Runs EM from f; returns the frequencies, the number of iterations, and true if EM met a tolerance."""
     supports = [term for term in terms if isinstance(term, SupportTerm)]
-    if len(supports) == len(terms):
+    if len(supports) == len(terms) and not delta:
         from ldpstream.estimators.maximum.em_kernels import support_em
 
         first, kind, times = kinds([*(term.support for term in supports), f])
         counts, q = np.array([term.support[first] for term in supports]), np.array([term.q for term in supports])
         slope, frequency = np.array([term.slope for term in supports]), f[first]
-        iterations, converged = support_em(counts, times, q, slope, frequency, max_iter, tol, delta)
+        iterations, converged = support_em(counts, times, q, slope, frequency, max_iter, tol)
         return frequency[kind], int(iterations), bool(converged)
     before = -np.inf
     for iteration in range(max_iter):

@@ -21,10 +21,7 @@ from ldpstream.mechanisms.families.local_hashing import LocalHashing, Longitudin
 from ldpstream.mechanisms.families.square_wave import SquareWave, WaveTerm
 from tests.mechanisms.reference import WRITTEN
 
-
-def make(name: str, k: int, eps: float = 1.0) -> Mechanism:
-    return mechanism(name, k, eps=eps) if name in ONE_TIME else mechanism(name, k, eps_inf=2 * eps, eps_1=eps)
-
+from .sample_terms import make
 
 HASHING = [
     *[make(name, k, eps) for name in ("BLH", "OLH", "L-BLH", "L-OLH") for k, eps in product((2, 3, 17, 40), (0.5, 2.0))],

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 from lab.drawn_tables import drawn_table
 from lab.papers.location.geometric import TruncatedGeometric
 from ldpstream.estimators import Estimate, empirical_bayes, matrix_inversion
 from ldpstream.estimators.bayes import unordered
 from ldpstream.estimators.bayes.posterior import Posterior
-from ldpstream.estimators.bayes.posterior_kernels import moments, posterior, tilt
+from ldpstream.estimators.bayes.posterior_kernels import moments
 from ldpstream.estimators.bayes.unordered import ROUNDS, _base, _entries, _fit_mass, _score_of_equal_shares, fit_values
 from ldpstream.estimators.bayes.value_likelihood import (
     ALIKE,
@@ -20,14 +21,12 @@ from ldpstream.estimators.bayes.value_likelihood import (
     observations,
     value_likelihood,
 )
-from ldpstream.mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
+from ldpstream.mechanisms import NAMES, CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
+from .sample_terms import make
+
 SHARES = np.array([0.5, 0.2, 0.1, 0.1, 0.06, 0.04])
-
-
-def build(name: str, k: int, eps: float) -> Mechanism:
-    return mechanism(name, k=k, eps_inf=2 * eps, eps_1=eps) if name in LONGITUDINAL else mechanism(name, k=k, eps=eps)
 
 
 def draw(m: Mechanism, shares: FloatArray, n: int, seed: int, steps: int = 1) -> CountTable:
@@ -59,7 +58,7 @@ def check(found: Estimate) -> None:
 @pytest.mark.parametrize("steps", [1, 3])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_laws_hold_for_every_mechanism(name: str, steps: int) -> None:
-    m = build(name, 6, 1.0)
+    m = make(name, 6, 1.0)
     table = draw(m, SHARES, 2000, 1, steps)
     found = empirical_bayes(m, table, steps=steps)
     check(found)
@@ -72,13 +71,13 @@ def test_the_laws_hold_for_every_mechanism(name: str, steps: int) -> None:
 @pytest.mark.parametrize("k", [2, 3, 300])
 @pytest.mark.parametrize("name", ["GRR", "OUE", "L-OSUE"])
 def test_the_laws_hold_at_extreme_budgets_and_domains(name: str, k: int, eps: float) -> None:
-    m = build(name, k, eps)
+    m = make(name, k, eps)
     for n in (20, 5000):
         check(empirical_bayes(m, draw(m, np.full(k, 1 / k), n, 2)))
     check(empirical_bayes(m, draw(m, np.eye(k)[0], 5000, 2)))
 
 
-@pytest.mark.parametrize("m", [TruncatedGeometric(k=6, eps=1.0), build("L-OSUE", 6, 1.0).with_fake_data(2)], ids=repr)
+@pytest.mark.parametrize("m", [TruncatedGeometric(k=6, eps=1.0), make("L-OSUE", 6, 1.0).with_fake_data(2)], ids=repr)
 def test_the_laws_hold_for_locations_and_fake_data(m: Mechanism) -> None:
     rng = np.random.default_rng(8)
     found = empirical_bayes(m, m.tabulate(m.simulate(rng.choice(6, 20_000, p=SHARES), rng)))
@@ -87,7 +86,7 @@ def test_the_laws_hold_for_locations_and_fake_data(m: Mechanism) -> None:
 
 
 def test_permuted_values_permute_the_estimate() -> None:
-    m = build("OUE", 6, 1.0)
+    m = make("OUE", 6, 1.0)
     table, order = draw(m, SHARES, 3000, 3), np.array([3, 1, 5, 0, 4, 2])
     found = empirical_bayes(m, table)
     moved = empirical_bayes(m, m.table(table.n, table.counts[order]))
@@ -98,7 +97,7 @@ def test_permuted_values_permute_the_estimate() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_many_reports_give_the_inversion(name: str) -> None:
     """With little noise, the estimate is within 1.5 standard errors of the inversion."""
-    m = build(name, 6, 4.0)
+    m = make(name, 6, 4.0)
     table = draw(m, SHARES, 300_000, 4)
     found, raw = empirical_bayes(m, table), matrix_inversion(m, table)
     assert (np.abs(found.frequencies - raw.frequencies) < 1.5 * raw.standard_errors).all()
@@ -124,7 +123,7 @@ def dense_fit(values: ValueLikelihood, k: int, base: FloatArray, mass: float) ->
 
 @pytest.mark.parametrize("mass", [2.0, 100.0])
 def test_the_fit_equals_its_dense_form(mass: float) -> None:
-    m = build("OUE", 6, 1.0)
+    m = make("OUE", 6, 1.0)
     values = value_likelihood(observations([(m, draw(m, SHARES, 3000, 7))]), 6)
     base = _base(values, 6)
     fit, _ = _fit_mass(values, _entries(values), _entries(values), base, mass, base.copy(), 0.0, intervals=True)
@@ -136,22 +135,27 @@ def test_the_fit_equals_its_dense_form(mass: float) -> None:
 def test_one_exponential_a_point_gives_the_sums_of_one_exponential_an_entry(by: float, floor: float) -> None:
     """With the floor, nearly all prior mass lies where the likelihood of most values is zero. With the last λ, e^{λf} would
     overflow."""
-    m = build("OUE", 30, 1.0)
+    m = make("OUE", 30, 1.0)
     values = value_likelihood(observations([(m, draw(m, np.r_[0.9, np.full(29, 0.1 / 29)], 50_000, 7))]), 30)
     prior = np.full(values.points.size, floor)
     prior[0 if floor else slice(None)] = 1.0
-    like, mean, variance = np.empty(values.log_like.size), np.empty(values.times.size), np.empty(values.times.size)
-    dense, drawn = np.empty(values.points.size), np.empty(values.points.size)
-    tilt(values.log_like, values.start, values.first, values.points, by, like)
-    posterior(like, values.start, values.first, values.points, prior, values.times, mean, variance, dense)
-    sums = moments(*_entries(values), prior, by, drawn)
-    np.testing.assert_allclose(sums, [values.times @ mean, values.times @ variance], rtol=1e-9, atol=1e-15)
-    np.testing.assert_allclose(drawn, dense, rtol=1e-9, atol=1e-15)
+    (mean, variance), drawn = np.empty((2, values.times.size)), np.empty(values.points.size)
+    sums = moments(*_entries(values), prior, by, mean, variance, drawn)
+    with np.errstate(divide="ignore"):
+        log_dense = np.full((values.first.size, values.points.size), -np.inf)
+        log_dense[entries(values)] = values.log_like
+        log_dense += np.log(prior) + by * values.points
+    dense = softmax(log_dense, axis=1)
+    means = dense @ values.points
+    variances = (dense * (values.points - means[:, None]) ** 2).sum(axis=1)
+    np.testing.assert_allclose([mean, variance], [means, variances], rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(sums, [values.times @ means, values.times @ variances], rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(drawn, values.times @ dense, rtol=1e-9, atol=1e-15)
 
 
 def test_a_fit_to_merged_kinds_is_nearly_the_fit_to_all_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Estimates differ by less than 3 % of the noise. Control: a merger of kinds within three standard errors."""
-    m, k = build("OUE", 300, 1.0), 300
+    m, k = make("OUE", 300, 1.0), 300
     shares = 1 / np.arange(1.0, k + 1)
     table = draw(m, shares / shares.sum(), 50_000, 3)
     values = value_likelihood(observations([(m, table)]), k)
@@ -180,7 +184,7 @@ def test_the_noise_of_a_difference_is_the_sum_of_the_values_noise(name: str, ste
     The limit is five standard deviations: a correct program fails with probability 1.5e-6 per case. The control adds the
     variance of a random choice of the people, which is absent here.
     """
-    m, n, rng = build(name, 6, 3.0), 200, np.random.default_rng([NAMES.index(name), steps])
+    m, n, rng = make(name, 6, 3.0), 200, np.random.default_rng([NAMES.index(name), steps])
     values = np.repeat(np.arange(6), (SHARES * n).round().astype(int))
     seen = [m.support(m.tabulate(m.simulate(values, rng, steps))) / (steps * n) for _ in range(1000)]
     difference = np.var([(c[0] - c[1]) / (m.p - m.q) for c in seen])
@@ -197,7 +201,7 @@ def test_intervals_cover_the_shares_on_average(shape: str, k: int, n: int) -> No
 
     A correct program fails with probability 2e-3 or less; the seed is fixed. The control is the interval for a level of 60 %.
     """
-    m, rng = build("OUE", k, 1.0), np.random.default_rng([k, n])
+    m, rng = make("OUE", k, 1.0), np.random.default_rng([k, n])
     shares = 1 / np.arange(1, k + 1) if shape == "Zipf" else np.ones(k)
     shares /= shares.sum()
     held = {0.95: 0.0, 0.6: 0.0}
@@ -216,7 +220,7 @@ def test_intervals_hold_shares_of_zero(name: str, held: int, k: int) -> None:
 
     The seeds are fixed. With other seeds, an interval misses 0 in some runs, as its level allows.
     """
-    m, shares = build(name, k, 2.0), np.repeat([1 / held, 0.0], [held, k - held])
+    m, shares = make(name, k, 2.0), np.repeat([1 / held, 0.0], [held, k - held])
     for seed, n in ((3, 2000), (1, 1_000_000)):
         rng = np.random.default_rng(seed)
         found = empirical_bayes(m, drawn_table(m, rng.multinomial(n, shares), rng))
@@ -233,7 +237,7 @@ def test_the_interval_of_the_value_that_everybody_has_holds_1(name: str, k: int,
 
     The control is the interval of the posterior alone: for 1000 values, it misses 1 too often.
     """
-    m, rng, held, alone = build(name, k, 1.0), np.random.default_rng([k, n]), 0, 0
+    m, rng, held, alone = make(name, k, 1.0), np.random.default_rng([k, n]), 0, 0
     for _ in range(60):
         posterior = empirical_bayes(m, drawn_table(m, np.eye(k, dtype=np.int64)[0] * n, rng)).posterior
         assert isinstance(posterior, Posterior)
@@ -250,7 +254,7 @@ def test_the_share_that_everybody_has_is_estimated(monkeypatch: pytest.MonkeyPat
 
     The control gives the other values the prior mean 1/k, which adds up to 1.
     """
-    m, rng = build("OUE", 1000, 1.0), np.random.default_rng(12)
+    m, rng = make("OUE", 1000, 1.0), np.random.default_rng(12)
     tables = [drawn_table(m, np.eye(1000, dtype=np.int64)[0] * 1000, rng) for _ in range(10)]
     assert np.mean([empirical_bayes(m, table).frequencies[0] for table in tables]) > 0.8
     monkeypatch.setattr(unordered, "_mean_of_the_rest", lambda values, k: 1 / k)
@@ -269,7 +273,7 @@ def test_the_score_of_equal_shares_is_the_likelihood_at_equal_shares() -> None:
 
 
 def test_quantiles_equal_those_of_numpy() -> None:
-    m = build("OUE", 6, 1.0)
+    m = make("OUE", 6, 1.0)
     posterior = empirical_bayes(m, draw(m, SHARES, 3000, 13)).posterior
     assert isinstance(posterior, Posterior)
     chances = np.array([0.0, 0.01, 0.3, 0.975, 0.9999])
@@ -288,7 +292,7 @@ def test_shares_of_medium_size_are_not_moved_to_zero(monkeypatch: pytest.MonkeyP
 
     The control fits the base prior without the sum of the shares, so the sum then shrinks the shares of medium size.
     """
-    m, shares = build("L-GRR", 1000, 2.0), np.arange(1, 1001) ** -1.5
+    m, shares = make("L-GRR", 1000, 2.0), np.arange(1, 1001) ** -1.5
     shares /= shares.sum()
     rng = np.random.default_rng(15)
     tables = [drawn_table(m, rng.multinomial(10_000, shares), rng) for _ in range(8)]

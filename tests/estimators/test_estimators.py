@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 
 from ldpstream.estimators import empirical_bayes, ems, ibu, matrix_inversion, mle
-from ldpstream.mechanisms import NAMES, ONE_TIME, CountTable, Mechanism, mechanism
+from ldpstream.mechanisms import NAMES, CountTable, Mechanism
 
-
-def make(name: str, k: int, eps_1: float = 1.0) -> Mechanism:
-    return mechanism(name, k, eps=eps_1) if name in ONE_TIME else mechanism(name, k, eps_inf=2 * eps_1, eps_1=eps_1)
+from .sample_terms import make
 
 
 def collect(m: Mechanism, values: np.ndarray, rng: np.random.Generator, steps: int = 1) -> CountTable:
@@ -50,12 +48,22 @@ def test_one_group_equals_ibu_and_split_groups_equal_one(m: Mechanism) -> None:
 
 
 def test_wrong_arguments_are_refused(m: Mechanism) -> None:
-    table, other = m.empty_table(), make("GRR", 7)
+    table, other = collect(m, np.arange(20) % 6, np.random.default_rng(13)), make("GRR", 7)
+    c: Any = table.counts
     for call in (matrix_inversion, ibu, mle):
         with pytest.raises(ValueError, match="expected a count table of"):
             call(other, table)
         with pytest.raises(ValueError, match="steps"):
             call(m, table, steps=0)
+        for wrong in (c - 21, c.astype(float), c * math.nan, c[:1], c + 21):
+            with pytest.raises(ValueError, match="counts"):
+                call(m, CountTable(m.signature, table.n, wrong))
+    with pytest.raises(ValueError, match="n must be an integer"):
+        mle(m, CountTable(m.signature, -1, table.counts))
+    with pytest.raises(ValueError, match="likelihood must be one of exact, support"):
+        mle(m, table, likelihood="true")
+    with pytest.raises(ValueError, match="delta must be"):
+        ibu(m, table, delta=-1e-9)
     with pytest.raises(ValueError, match="post must be one of none"):
         matrix_inversion(m, table, post="norm-add")
     with pytest.raises(ValueError, match="max_iter"):

@@ -27,7 +27,8 @@ from ldpstream.mechanisms import NAMES, CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.families.unary import LongitudinalUnary, UnaryEncoding
 
-from .test_empirical_bayes import build, check
+from .sample_terms import make
+from .test_empirical_bayes import check
 
 
 def tables(m: Mechanism, shares: FloatArray, n: int, runs: int, seed: int) -> list[tuple[FloatArray, CountTable]]:
@@ -83,7 +84,7 @@ def test_the_nearest_distribution_is_the_most_likely_one() -> None:
 @pytest.mark.parametrize("k", [2, 4, 9])
 def test_a_finer_lattice_gives_the_same(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Means and standard errors differ by less than 4 % of a standard error. The control is a lattice of few points."""
-    m = build("GRR", k, 1.0)
+    m = make("GRR", k, 1.0)
     shares = np.arange(k, 0.0, -1) / (k * (k + 1) / 2)
     for n in (1000, 50_000):
         _, table = tables(m, shares, n, 1, 3)[0]
@@ -121,7 +122,7 @@ def test_intervals_of_few_values_hold_with_few_people(
     An interval that holds in 95 % fails with probability 2e-4 for each value. The control is the estimate of many values:
     with 60 tables, it holds the largest share in fewer than 48.
     """
-    truth, m = np.array(shares), build(name, len(shares), 0.5)
+    truth, m = np.array(shares), make(name, len(shares), 0.5)
     drawn = [table for _, table in tables(m, truth, 1000, 200, 4)]
     assert np.sum([held(m, table, truth) for table in drawn], axis=0).min() >= 178
     for limit in ("FEW_VALUES", "NOT_MANY", "NAMED"):
@@ -139,7 +140,7 @@ def test_intervals_of_ten_to_forty_values_hold_with_few_people(
     values that are not far above the noise: with 60 tables, it holds the largest share in fewer than 48.
     """
     truth = np.append(large, np.full(k - len(large), (1 - sum(large)) / (k - len(large))))
-    m = build("OUE", k, 0.5)
+    m = make("OUE", k, 0.5)
     drawn = [table for _, table in tables(m, truth, 1000, 120, 7)]
     assert np.sum([held(m, table, truth) for table in drawn], axis=0).min() >= 104
     for limit in ("NOT_MANY", "NAMED"):
@@ -155,7 +156,7 @@ def test_the_error_of_few_values_is_at_most_a_small_multiple_of_the_projections(
 
     The seed is fixed. In other runs, the ratio is 1.7 with a standard deviation of 0.15.
     """
-    m, truth = build(name, len(shares), 0.5), np.array(shares)
+    m, truth = make(name, len(shares), 0.5), np.array(shares)
     drawn = tables(m, truth, n, 100, 5)
 
     def error() -> float:
@@ -175,7 +176,7 @@ def test_the_laws_hold_for_tables_that_no_honest_population_makes(name: str, k: 
     """All people send the same report, or one of two. In bit vectors, the ones are also none, all, or the first bit alone."""
     rng = np.random.default_rng([NAMES.index(name), k])
     for eps in (0.01, 0.5, 20.0):
-        m = build(name, k, eps)
+        m = make(name, k, eps)
         reports = m.simulate(rng.integers(0, k, 50), rng)
         forged = [m.tabulate(np.repeat(reports[:different], 600, axis=0)) for different in (1, 2)]
         if isinstance(m, (UnaryEncoding, LongitudinalUnary)):
@@ -189,7 +190,7 @@ def test_the_laws_hold_for_tables_that_no_honest_population_makes(name: str, k: 
 
 def test_levels_are_joined_and_the_limit_of_values_is_exact() -> None:
     for k, exact in ((FEW_VALUES, True), (FEW_VALUES + 1, False)):
-        clear, noisy = build("OUE", k, 2.0), build("GRR", k, 0.5)
+        clear, noisy = make("OUE", k, 2.0), make("GRR", k, 0.5)
         shares = np.arange(1, k + 1) / (k * (k + 1) / 2)
         groups = [(m, tables(m, shares, 5000, 1, 6)[0][1]) for m in (clear, noisy)]
         found = empirical_bayes(groups)

@@ -15,14 +15,13 @@ from ldpstream.estimators import matrix_inversion, post_processing
 from ldpstream.estimators.diagnostics import drift, fit, mass_below_zero
 from ldpstream.estimators.estimate import Estimate, Group
 from ldpstream.estimators.maximum.likelihood import ibu, mle
-from ldpstream.mechanisms import NAMES, ONE_TIME, ChannelMechanism, CountTable, Mechanism, mechanism
+from ldpstream.mechanisms import NAMES, ChannelMechanism, Mechanism, mechanism
+
+from .sample_terms import make
+from .test_estimators import collect
 
 LINE = np.abs(np.subtract.outer(np.arange(6), np.arange(6))).astype(float)
 F = np.array([0.35, 0.25, 0.2, 0.1, 0.07, 0.03])
-
-
-def pure(name: str, k: int = 6, eps_1: float = 2.0) -> Mechanism:
-    return mechanism(name, k, eps=eps_1) if name in ONE_TIME else mechanism(name, k, eps_inf=2 * eps_1, eps_1=eps_1)
 
 
 PLACES: list[ChannelMechanism] = [
@@ -30,12 +29,7 @@ PLACES: list[ChannelMechanism] = [
     LOCATION["planar-geometric"](shape=(3, 2), eps=1.5),
     LOCATION["Shokri"](prior=np.arange(1, 7) / 21, distance=LINE, max_loss=0.8, loss=LINE**2),
 ]
-EVERY: list[Mechanism] = [*(pure(name) for name in NAMES), *PLACES]
-
-
-def collect(m: Mechanism, values: np.ndarray, rng: np.random.Generator, steps: int = 1) -> CountTable:
-    """Returns the table of people who all report at every step with unchanged values."""
-    return m.tabulate(m.simulate(values, rng, steps))
+EVERY: list[Mechanism] = [*(make(name, eps_1=2.0) for name in NAMES), *PLACES]
 
 
 def invertible(m: Mechanism) -> bool:
@@ -100,7 +94,7 @@ def test_fake_data_are_inverted(m: ChannelMechanism) -> None:
 def test_mixed_groups_combine_without_bias_and_more_accurately() -> None:
     """Uses 300 surveys with a pure mechanism and both geometric mechanisms. The mean of every bin is correct to within 6
     standard errors. A larger difference has probability 1e-8."""
-    rng, kinds = np.random.default_rng(5), [pure("L-OSUE", eps_1=1.0), *PLACES[:2]]
+    rng, kinds = np.random.default_rng(5), [make("L-OSUE"), *PLACES[:2]]
     found = []
     for _ in range(300):
         groups: list[Group] = [(m, collect(m, rng.choice(6, 600, p=F), rng)) for m in kinds]
@@ -113,7 +107,7 @@ def test_mixed_groups_combine_without_bias_and_more_accurately() -> None:
 
 
 def test_a_group_without_information_is_left_out() -> None:
-    told, untold = pure("GRR"), mechanism("L-GRR", 6, eps_inf=2.0, eps_1=1.0)
+    told, untold = make("GRR", eps_1=2.0), mechanism("L-GRR", 6, eps_inf=2.0, eps_1=1.0)
     untold.q = untold.p  # calibration="paper" can give p and q that are equal as doubles
     groups: list[Group] = [(told, told.table(3, [1, 2, 0, 0, 0, 0])), (untold, untold.table(2, [0, 0, 0, 0, 2, 0]))]
     np.testing.assert_array_equal(matrix_inversion(groups).frequencies, matrix_inversion(*groups[0]).frequencies)

@@ -3,14 +3,12 @@
 import copy
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.optimize import minimize
 
 from lab.papers.location.geometric import TruncatedGeometric
 from ldpstream.estimators import ibu, matrix_inversion, mle
@@ -18,7 +16,7 @@ from ldpstream.estimators.estimate import Group
 from ldpstream.estimators.maximum.likelihood import PROVEN_GAP, em
 from ldpstream.estimators.maximum.optimum import duality_gap, evaluate, separable_maximum
 from ldpstream.estimators.maximum.standard_errors import standard_errors
-from ldpstream.mechanisms import NAMES, CountTable, Mechanism
+from ldpstream.mechanisms import NAMES, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.counts.terms import Term
 from ldpstream.mechanisms.families.score_moments import MAX_DENSE_K
@@ -73,8 +71,8 @@ def test_the_fast_em_step_equals_the_dense_one(first: FloatArray, second: FloatA
         np.testing.assert_allclose(fast.frequencies, expected, atol=1e-10)
 
 
-@pytest.mark.parametrize(("tol", "delta"), [(0.0, 0.0), (1e-5, 0.0), (0.0, 1e-7)])
-def test_values_with_equal_counts_and_starts_stay_equal(tol: float, delta: float) -> None:
+@pytest.mark.parametrize("tol", [0.0, 1e-5])
+def test_values_with_equal_counts_and_starts_stay_equal(tol: float) -> None:
     """The 97 values have at most 32 combinations of counts and start. A loop over these kinds gives the same result as a loop
     over values."""
     rng, k = np.random.default_rng(11), 97
@@ -82,9 +80,9 @@ def test_values_with_equal_counts_and_starts_stay_equal(tol: float, delta: float
     groups = [(m, m.table(400, rng.integers(100, 104, k))) for m in (sharp, blunt)]
     start = rng.integers(1, 3, k) / 1.0
     start /= start.sum()
-    found = em([support_term(m, table) for m, table in groups], start, 500, tol, delta * 800)
+    found = em([support_term(m, table) for m, table in groups], start, 500, tol)
     dense: list[Term] = [DenseTerm(support_channel(m), table) for m, table in groups]
-    expected = em(dense, start, 500, tol, delta * 800)
+    expected = em(dense, start, 500, tol)
     assert found[1:] == expected[1:]
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-10)
     assert len(np.unique(found[0])) <= 32
@@ -98,7 +96,8 @@ def test_em_stops_when_the_likelihood_gains_less_than_delta() -> None:
     assert found.converged
     assert gains[1] < 1e-6 <= gains[0]
     assert not ibu(m, table, max_iter=found.iterations - 1, delta=1e-6).converged
-    np.testing.assert_array_equal(found.frequencies, ibu(m, table, max_iter=found.iterations).frequencies)
+    same = ibu(m, table, max_iter=found.iterations).frequencies
+    np.testing.assert_allclose(found.frequencies, same, rtol=1e-12)
 
 
 # ---- the maximum
@@ -148,18 +147,11 @@ def test_the_order_of_groups_and_values_does_not_matter(one: Group, other: Group
     np.testing.assert_allclose(permuted, found[order], atol=1e-9 * max(1, coarse))
 
 
-def test_the_certificate_is_valid_and_scipy_finds_nothing_higher() -> None:
+def test_the_gap_of_an_unfinished_estimate_bounds_the_missing_log_likelihood() -> None:
     mix = [("GRR", 0.5), ("L-OSUE", 1.0), ("OUE", 2.0)]
     groups = [(make(name, 6, eps), collect(make(name, 6, eps), 3000, i)) for i, (name, eps) in enumerate(mix)]
-    terms: list[Term] = [support_term(m, table) for m, table in groups]
-    best = minimize(
-        lambda f: -value(terms, f) / 9000, np.full(K, 1 / K), jac=lambda f: -evaluate(terms, f)[1] / 9000, bounds=[(0, 1)] * K,
-        constraints={"type": "eq", "fun": lambda f: f.sum() - 1}, method="SLSQP", options={"ftol": 1e-14},
-    )  # fmt: skip
     found = mle(groups)
-    assert found.log_likelihood / 9000 == pytest.approx(-best.fun, abs=1e-10)
-    np.testing.assert_allclose(found.frequencies, best.x, atol=1e-5)
-    for iterations in (1, 10, 100, 1000):  # the gap of an unfinished estimate bounds the missing log-likelihood
+    for iterations in (1, 10, 100, 1000):
         early = ibu(groups, max_iter=iterations, tol=0.0)
         missing = (found.log_likelihood - early.log_likelihood) / 9000
         assert 0 < missing <= early.gap
@@ -259,21 +251,6 @@ def test_reports_that_support_no_value_give_no_estimate() -> None:
         assert np.isnan(found.frequencies).all()
         assert (found.n, found.converged) == (60, False)
     assert np.isfinite(matrix_inversion(m, table).frequencies).all()  # the inversion also uses the lack of support
-
-
-def test_wrong_arguments_are_refused(m: Mechanism) -> None:
-    table = collect(m, 20, 13)
-    c: Any = table.counts
-    for wrong in (c - 21, c.astype(float), c * math.nan, c[:1], c + 21):
-        for call in (ibu, mle):
-            with pytest.raises(ValueError, match="counts"):
-                call(m, CountTable(m.signature, table.n, wrong))
-    with pytest.raises(ValueError, match="n must be an integer"):
-        mle(m, CountTable(m.signature, -1, table.counts))
-    with pytest.raises(ValueError, match="likelihood must be one of exact, support"):
-        mle(m, table, likelihood="true")
-    with pytest.raises(ValueError, match="delta must be"):
-        ibu(m, table, delta=-1e-9)
 
 
 def test_errors_of_a_mix_with_many_locations_are_nan() -> None:

@@ -12,12 +12,12 @@ from hypothesis.extra.numpy import arrays
 from ldpstream.estimators import mle
 from ldpstream.estimators.estimate import Group
 from ldpstream.estimators.maximum.likelihood import PROVEN_GAP, em
-from ldpstream.estimators.maximum.optimum import _background, _nearest, _quasi_newton, duality_gap, evaluate, projected_maximum
+from ldpstream.estimators.maximum.optimum import _nearest, _quasi_newton, duality_gap, evaluate, projected_maximum
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.counts.terms import SupportTerm, Term
+from ldpstream.mechanisms.counts.terms import Term
 from ldpstream.mechanisms.families.local_hashing import Hashing
 
-from .sample_terms import DenseTerm, K, closed_form, collect, dense_terms, make, support_term, tables, value
+from .sample_terms import DenseTerm, K, closed_form, collect, dense_terms, make, tables, value
 
 
 def test_projected_steps_raise_the_likelihood_to_the_gap() -> None:
@@ -112,15 +112,6 @@ def test_directions_keep_the_sum_and_solve_the_first_hessian() -> None:
     assert np.isfinite(_quasi_newton(np.ones(1), np.ones(1), [one])).all()  # a single free bin has no direction
 
 
-@pytest.mark.parametrize("power", [-3, -2, -1, 0])
-def test_the_background_is_that_of_the_curvature(power: int) -> None:
-    f = np.array([0.5, 0.3, 0.19, 0.01, 0.0, 0.0, 0.0, 0.0])
-    metric = f + 8.0**power
-    step = metric * np.random.default_rng(20).standard_normal(8)
-    step -= metric * (step.sum() / metric.sum())
-    assert _background(f, step, 1e150 * step / metric) == 8.0**power
-
-
 @pytest.mark.parametrize(("k", "eps"), [(40, 8.0), (40, 300.0), (6, 300.0)])
 def test_projected_steps_that_go_too_far_are_shortened(k: int, eps: float) -> None:
     m = make("GRR", k, eps)
@@ -143,13 +134,3 @@ def test_few_reports_beside_very_many_keep_their_digits() -> None:
         found = mle(groups)
         np.testing.assert_allclose(found.frequencies, counts / counts.sum(), rtol=1e-12)
         assert found.converged
-
-
-@given(st.lists(tables(wild=False), min_size=1, max_size=3))
-def test_projected_steps_reach_the_separable_maximum(groups: list[Group]) -> None:
-    terms: list[Term] = [support_term(m, table) for m, table in groups]
-    if not all(term.support.any() for term in terms if isinstance(term, SupportTerm)):
-        return
-    n = sum(term.n for term in terms)
-    f, _ = projected_maximum(terms, np.full(K, 1 / K), 1e-9 * n, 10_000)
-    assert duality_gap(f, evaluate(terms, f)[1]) <= 1e-9 * n

@@ -13,7 +13,8 @@ from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.families.local_hashing import Hashing
 
-from .test_empirical_bayes import build, draw
+from .sample_terms import make
+from .test_empirical_bayes import draw
 
 
 def steps_of(k: int) -> FloatArray:
@@ -36,7 +37,7 @@ def surplus(name: str, eps: float, shares: FloatArray, n: int, tables: int) -> F
     Stein's formula says that the mean is 0: loss = Σ (f - s)² / N and χ² = Σ (z - s)² / N, with s the shares among the people.
     The third number has posterior variances in place of derivatives.
     """
-    m, k, found = build(name, shares.size, eps), shares.size, []
+    m, k, found = make(name, shares.size, eps), shares.size, []
     for seed in range(tables):
         rng = np.random.default_rng(seed)
         values = rng.choice(k, n, p=shares)
@@ -70,7 +71,7 @@ def test_the_risk_is_unbiased() -> None:
 
 def test_shares_with_jumps_lose_little_by_the_order() -> None:
     """The smooth estimate alone has at least three times the error of the estimate without order."""
-    m, shares = build("L-SUE", 100, 2.0), steps_of(100)
+    m, shares = make("L-SUE", 100, 2.0), steps_of(100)
     errors = np.zeros(3)
     for seed in range(8):
         table = draw(m, shares, 100_000, seed)
@@ -84,7 +85,7 @@ def test_shares_with_jumps_lose_little_by_the_order() -> None:
 
 def test_plateaus_without_weight_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The estimate is that with their derivatives. Control: for shares with jumps, they are not left out."""
-    m, tail = build("OUE", 1000, 1.0), 1 / (1 + np.arange(1000)) ** 1.1
+    m, tail = make("OUE", 1000, 1.0), 1 / (1 + np.arange(1000)) ** 1.1
     smooth, stepped = draw(m, tail / tail.sum(), 100_000, 1), draw(m, steps_of(1000), 100_000, 1)
     moved = plateaus.shares_with_plateaus
     calls: list[int] = []
@@ -127,7 +128,7 @@ def test_tiny_variances_do_not_make_the_grid_of_levels_huge(monkeypatch: pytest.
 
 def test_equal_shares_are_found_under_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Control: without the prior odds of equal shares, the error is larger by half."""
-    m, errors = build("OUE", 100, 0.5), []
+    m, errors = make("OUE", 100, 0.5), []
     for odds in (EQUAL, -50.0):
         monkeypatch.setattr("ldpstream.estimators.smooth.smooth_prior.EQUAL", odds)
         found = [smooth_posterior(*_inversion([(m, draw(m, np.full(100, 0.01), 1000, seed))], 1)[:2]) for seed in range(12)]
@@ -167,7 +168,7 @@ def test_groups_have_the_variances_of_their_mean() -> None:
 
 def test_drawn_shares_have_the_percentiles_of_the_intervals() -> None:
     """Of many values, 95 % lie in the 95 % interval, and more if its end is 0. Control: the interval of another table."""
-    m = build("OUE", 20, 1.0)
+    m = make("OUE", 20, 1.0)
     first, second = (empirical_bayes(m, draw(m, steps_of(20), 20_000, seed)) for seed in (1, 2))
     drawn = _percentiles(first.interval, 2000)
     inside = [float(((low <= drawn) & (drawn <= high)).mean()) for low, high in (first.interval(), second.interval())]
@@ -179,7 +180,7 @@ def test_drawn_shares_have_the_percentiles_of_the_intervals() -> None:
 def test_the_value_that_everybody_has_keeps_its_interval(n: int, seed: int) -> None:
     """The intervals of 199 empty values do not change the interval of the full one. With these seeds, the smooth estimate has
     no weight."""
-    m = build("OUE", 200, 8.0)
+    m = make("OUE", 200, 8.0)
     table = draw(m, np.eye(200)[100], n, seed)
     found, unordered = empirical_bayes(m, table, ordered=True), empirical_bayes(m, table)
     ends = np.array([found.interval(), unordered.interval()])[:, :, 100]

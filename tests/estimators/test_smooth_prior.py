@@ -16,7 +16,8 @@ from ldpstream.mechanisms.arguments import FloatArray
 from tests.publishing.test_every_mechanism import ALL
 from tests.publishing.test_every_mechanism import build as build_any
 
-from .test_empirical_bayes import build, check, draw
+from .sample_terms import make
+from .test_empirical_bayes import check, draw
 
 PEAK = np.diff(beta(5, 2).cdf(np.linspace(0, 1, 41)))
 
@@ -50,15 +51,6 @@ def test_banded_products_equal_dense_products(k: int) -> None:
     assert smooth_kernels.log_product(inverse) == pytest.approx(-np.linalg.slogdet(h)[1])
     assert smooth_kernels.times(prior.bands, x, product) == pytest.approx(x @ dense(prior.bands) @ x)
     np.testing.assert_allclose(product, dense(prior.bands) @ x, rtol=1e-9)
-
-
-def test_normalised_draws_are_distributions() -> None:
-    """A row's missing part is added in proportion to the spread; numbers below the least are raised to it."""
-    from ldpstream.estimators.smooth import smooth_kernels
-
-    drawn, spread = np.array([[0.2, 0.1, 0.3], [1.2, 0.3, 0.1]]), np.array([0.5, 0.25, 0.25])
-    smooth_kernels.normalise(drawn, spread, 1e-12)
-    np.testing.assert_allclose(drawn, [[0.4, 0.2, 0.4], [0.9 / 1.05, 0.15 / 1.05, 1e-12 / 1.05]])
 
 
 def test_the_components_explain_the_shares_as_densely_computed() -> None:
@@ -177,12 +169,12 @@ def test_the_laws_hold_for_every_mechanism(name: str) -> None:
 @pytest.mark.parametrize("k", [2, 3, 200])
 def test_the_laws_hold_at_extreme_budgets_and_domains(k: int, eps: float) -> None:
     for name, n in itertools.product(("GRR", "L-OSUE"), (20, 3000)):
-        m = build(name, k, eps)
+        m = make(name, k, eps)
         check(empirical_bayes(m, draw(m, 0.8 * np.eye(k)[k // 2] + 0.2 / k, n, 2), ordered=True))
 
 
 def test_many_reports_give_the_inversion() -> None:
-    m = build("OUE", 40, 4.0)
+    m = make("OUE", 40, 4.0)
     for shares in (PEAK, np.random.default_rng(4).permutation(PEAK)):
         table = draw(m, shares, 1_000_000, 4)
         found, raw = empirical_bayes(m, table, ordered=True), matrix_inversion(m, table)
@@ -215,7 +207,7 @@ def test_intervals_allow_for_the_bias_beside_jumps(monkeypatch: pytest.MonkeyPat
 def test_an_equal_density_is_found_in_unequal_bins() -> None:
     """Control: without the widths the shares look uneven, and the error is at least 5 times as large."""
     widths = np.geomspace(1, 40, 20)
-    m, shares = build("OUE", 20, 1.0), widths / widths.sum()
+    m, shares = make("OUE", 20, 1.0), widths / widths.sum()
     table = draw(m, shares, 20_000, 5)
     found, control = (empirical_bayes(m, table, widths=w, ordered=True).frequencies for w in (widths, np.roll(widths, 10)))
     assert 5 * np.square(found - shares).sum() < np.square(control - shares).sum()
