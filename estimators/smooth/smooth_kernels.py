@@ -6,7 +6,7 @@ Import this module only inside functions, because Numba loads slowly.
 import numba
 import numpy as np
 
-from ldpstream.estimators.bayes.exponential import SUMS, Floats, exp
+from ldpstream.estimators.bayes.exponential import SUMS, Floats, dot, exp
 
 NEGLIGIBLE = 0.01  # a component that explains less than this number of values is dropped
 LEAST_LEVEL = 0.001  # smallest sum of the smooth part
@@ -142,14 +142,6 @@ def times(bands: Floats, x: Floats, out: Floats) -> float:
     return dot(x, out)
 
 
-@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
-def dot(x: Floats, y: Floats) -> float:
-    total = 0.0
-    for i in range(x.size):
-        total += x[i] * y[i]
-    return total
-
-
 @numba.njit(cache=True, error_model="numpy")
 def scale(x: Floats, by: float) -> None:
     for i in range(x.size):
@@ -219,42 +211,24 @@ def explain(
 
 
 @numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
-def mode(
-    z: Floats,
-    precision: Floats,
-    root: Floats,
-    shrinkage: Floats,
-    widths: Floats,
-    bands: Floats,
-    eta: Floats,
-    chances: Floats,
-    level: Floats,
-    m: Floats,
-    gamma: Floats,
-    mean_precision: Floats,
-    none: float,
-    rounds: int,
-    tol: float,
-) -> float:
+def mode(problem: tuple[Floats, ...], bands: Floats, state: tuple[Floats, ...], none: float, rounds: int, tol: float) -> float:
     """Moves η, π and the smooth part's sum c to a mode of their posterior. Returns the Laplace approximation of ln p(z | Q)
     without the term C.
 
         ln p(z | Q) ≈ C(Q, k) + ln p(z | m, π) - ηᵀQη/2 + a ln π₀ - ln(det H · mᵀ H⁻¹ m / c²)/2, H = diag(m² E[precision]) + Q
 
     Args:
-        z: (k,) unbiased shares.
-        precision, root: (J, k) 1 / (A + ω_j²), ω_0 = 0, and the square root of this number.
-        shrinkage: (J, k) ω_j² / (A + ω_j²).
-        widths: (k,) widths of the bins, positive.
+        problem: the arrays of `smooth_prior._Problem`, with ω_0 = 0.
         bands: (3, k) Q, as in `factor`.
-        eta: (k,) start; overwritten with the mode.
-        chances: (J,) π, start; overwritten. With J = 1, π and c keep their values.
-        level: (1,) c, start; overwritten.
-        m, gamma, mean_precision: overwritten with the smooth part c w e^η / Σ w e^η and as in `explain`.
+        state: the arrays of `smooth_prior._Mode`: η, π, c, and the smooth part c w e^η / Σ w e^η; and `gamma` and
+            `mean_precision` as in `explain`. η, π and c are the start. All are overwritten; if there is one component, π and c
+            keep their values.
         none: a, number of further values without an independent part, which regularise π.
         rounds: largest number of rounds.
         tol: the loop stops when a round gains less than tol nats.
     """
+    z, _, widths, precision, root, shrinkage = problem
+    eta, chances, level, m, gamma, mean_precision = state
     k = z.size
     inverse, first, second, weights = np.zeros(k), np.zeros(k), np.zeros(k), np.zeros(k)
     pull, step, across, tried, m_tried = np.zeros(k), np.zeros(k), np.zeros(k), np.zeros(k), np.zeros(k)
@@ -332,32 +306,23 @@ def _update_chances(
 
 @numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def draw(
-    z: Floats,
-    mean_precision: Floats,
-    widths: Floats,
-    bands: Floats,
-    eta: Floats,
-    level: float,
-    normal: Floats,
-    drawn: Floats,
-    log_weights: Floats,
+    problem: tuple[Floats, ...], bands: Floats, state: tuple[Floats, ...], normal: Floats, drawn: Floats, log_weights: Floats
 ) -> None:
     """Draws the smooth part around its mode, with importance weights for its posterior.
 
     A draw is η̂ + δ, δ ~ N(0, H⁻¹) given mᵀδ = 0.
 
     Args:
-        eta: (k,) the mode.
-        level: c, the sum of the smooth part.
+        problem, bands, state: as `mode` leaves them.
         normal: (r, k) standard normal numbers.
         drawn: (r, k) overwritten with smooth parts.
         log_weights: (r,) overwritten with the log-weights; 0 at the mode.
     """
+    z, _, widths, _, _, _ = problem
+    eta, _, level, m, _, mean_precision = state
     k = eta.size
     l1, l2, d, weights = np.zeros(k), np.zeros(k), np.zeros(k), np.zeros(k)
-    m, across, pull, moved = np.zeros(k), np.zeros(k), np.zeros(k), np.zeros(k)
-    shares(eta, widths, m)
-    scale(m, level)
+    across, pull, moved = np.zeros(k), np.zeros(k), np.zeros(k)
     for i in range(k):
         weights[i] = m[i] ** 2 * mean_precision[i]
         across[i] = m[i]
@@ -379,23 +344,7 @@ def draw(
             moved[i] = eta[i] + delta[i]
             log_weight += weights[i] * delta[i] ** 2 - 2 * pull[i] * delta[i] + (z[i] - m[i]) ** 2 * mean_precision[i]
         shares(moved, widths, delta)
-        scale(delta, level)
+        scale(delta, level[0])
         for i in range(k):
             log_weight -= (z[i] - delta[i]) ** 2 * mean_precision[i]
         log_weights[j] = log_weight / 2
-
-
-@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
-def normalise(drawn: Floats, spread: Floats, least: float) -> None:
-    """Adds a multiple of `spread`, (k,) with sum 1, to each row, so that the row's sum becomes 1. Then raises numbers below
-    `least` to it, and divides each row by its sum."""
-    k = spread.size
-    for j in range(len(drawn)):
-        row, left, total = drawn[j], 1.0, 0.0
-        for v in range(k):
-            left -= row[v]
-        for v in range(k):
-            row[v] = max(row[v] + left * spread[v], least)
-        for v in range(k):
-            total += row[v]
-        scale(row, 1 / total)

@@ -28,8 +28,9 @@ Sources: Good and Gaskins 1971 (roughness penalties); Rue and Held 2005, Gaussia
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -83,8 +84,7 @@ class SmoothPosterior:
     moved: Callable[[FloatArray], FloatArray]
 
 
-@dataclass(frozen=True, slots=True)
-class _Problem:
+class _Problem(NamedTuple):
     z: FloatArray
     variance: FloatArray
     widths: FloatArray
@@ -107,42 +107,31 @@ class _Prior:
 @dataclass(slots=True)
 class _Mode:
     prior: _Prior
+    log_evidence: float
     eta: FloatArray
     chances: FloatArray
     level: FloatArray
     m: FloatArray
     gamma: FloatArray
     mean_precision: FloatArray
-    log_evidence: float = -math.inf
-    moments: tuple[FloatArray, FloatArray] | None = None  # of the shares at this mode, once `shares` has computed them
+    moments: tuple[FloatArray, FloatArray] | None = field(default=None, init=False)  # of the shares, once computed
+
+    @property
+    def arrays(self) -> tuple[FloatArray, ...]:
+        return self.eta, self.chances, self.level, self.m, self.gamma, self.mean_precision
 
     @classmethod
     def start(cls, problem: _Problem, prior: _Prior, independent: bool) -> "_Mode":
         components, k = problem.precision.shape
         chances = np.full(components, START / k) if independent and components > 1 else np.zeros(1)
         chances[0] = 1 - chances[1:].sum()
-        return cls(prior, np.zeros(k), chances, np.ones(1), np.empty(k), np.empty((chances.size, k)), np.empty(k))
+        return cls(prior, -math.inf, np.zeros(k), chances, np.ones(1), np.empty(k), np.empty((chances.size, k)), np.empty(k))
 
     def find(self, problem: _Problem, gain: float = FINE) -> None:
         from ldpstream.estimators.smooth import smooth_kernels
 
-        value = smooth_kernels.mode(
-            problem.z,
-            problem.precision,
-            problem.root,
-            problem.shrinkage,
-            problem.widths,
-            self.prior.bands,
-            self.eta,
-            self.chances,
-            self.level,
-            self.m,
-            self.gamma,
-            self.mean_precision,
-            NONE if self.chances.size > 1 else 0.0,
-            ROUNDS,
-            gain,
-        )
+        none = NONE if self.chances.size > 1 else 0.0
+        value = smooth_kernels.mode(tuple(problem), self.prior.bands, self.arrays, none, ROUNDS, gain)
         self.log_evidence = value + 0.5 * self.prior.log_det if math.isfinite(value) else -math.inf
         self.moments = None
 
@@ -167,9 +156,7 @@ class _Mode:
         return found, (gamma * (spread + centre**2)).sum(axis=0) - found**2 + TINY**2
 
     def copy(self) -> "_Mode":
-        arrays = (self.eta, self.chances, self.level, self.m, self.gamma, self.mean_precision)
-        eta, chances, level, m, gamma, mean_precision = (array.copy() for array in arrays)
-        return _Mode(self.prior, eta, chances, level, m, gamma, mean_precision, self.log_evidence)
+        return _Mode(self.prior, self.log_evidence, *(array.copy() for array in self.arrays))
 
 
 def checked_widths(widths: npt.ArrayLike | None, k: int) -> FloatArray:
@@ -243,7 +230,7 @@ def _bias(problem: _Problem, families: list[list[_Mode]], weights: FloatArray) -
 
 
 def _moved(problem: _Problem, modes: list[_Mode], odds: FloatArray, observed: FloatArray) -> FloatArray:
-    problem, modes = replace(problem, z=observed), [mode.copy() for mode in modes]
+    problem, modes = problem._replace(z=observed), [mode.copy() for mode in modes]
     for mode in modes:
         mode.find(problem)
     return _mean(problem, modes, odds)
@@ -341,21 +328,18 @@ def _draws(problem: _Problem, modes: list[_Mode], weights: FloatArray, inside: F
     for i, (mode, end) in enumerate(zip(modes, last.tolist(), strict=True)):
         rows = slice(start, end)
         of_mode[rows], start = i, end
-        smooth_kernels.draw(
-            problem.z, mode.mean_precision, problem.widths, mode.prior.bands, mode.eta, mode.level[0],
-            normal[rows], drawn[rows], log_weights[rows],
-        )  # fmt: skip
+        smooth_kernels.draw(tuple(problem), mode.prior.bands, mode.arrays, normal[rows], drawn[rows], log_weights[rows])
     relative = np.exp(log_weights - log_weights.max())
     relative = np.minimum(relative / relative.mean(), math.sqrt(DRAWS))
     chosen = np.searchsorted(np.cumsum(relative / relative.sum()), (np.arange(DRAWS) + 0.5) / DRAWS)
     chosen = np.minimum(chosen, DRAWS - 1)
-    drawn, of_mode = drawn[chosen], of_mode[chosen]
+    drawn, of_mode, spread = drawn[chosen], of_mode[chosen], inside / inside.sum()
     for i, mode in enumerate(modes):
-        rows = of_mode == i
-        values = np.flatnonzero(mode.gamma[0] < CERTAIN)
-        if rows.any() and values.size:
-            drawn[np.ix_(rows, values)] = _independent(problem, mode, drawn[np.ix_(rows, values)], values, rng)
-    smooth_kernels.normalise(drawn, inside / inside.sum(), TINY)
+        own, values = np.flatnonzero(of_mode == i), np.flatnonzero(mode.gamma[0] < CERTAIN)
+        found = drawn[own]
+        found[:, values] = _independent(problem, mode, found[:, values], values, rng)
+        found = np.maximum(found + (1 - found.sum(axis=1, keepdims=True)) * spread, TINY)
+        drawn[own] = found / found.sum(axis=1, keepdims=True)
     return drawn
 
 

@@ -1,7 +1,6 @@
 """Counts that no honest population makes: estimates stay finite, and what cannot be calculated is left out and named."""
 
 import math
-from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -64,7 +63,7 @@ def test_the_independent_part_is_drawn_from_the_normal_distribution_above_zero(r
     problem = _Problem.of(
         np.full(k, ratio * error / math.sqrt(0.5)), np.full(k, error**2 / 0.5), np.ones(k), np.array([0, 1.0])
     )
-    problem = replace(problem, shrinkage=np.full((2, k), [[0.0], [0.5]]))
+    problem = problem._replace(shrinkage=np.full((2, k), [[0.0], [0.5]]))
     mode = _Mode.start(problem, smoothness(k, 1, 1.0), True)
     mode.gamma[:] = [[0.0], [1.0]]
     smooth = np.full((50, k), problem.z[0])  # then the centre is z
