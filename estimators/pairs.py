@@ -24,12 +24,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import chdtrc, ndtri
+from scipy.special import chdtrc
 
-from ldpstream.estimators.estimate import LEAST_LEVEL, MOST_LEVEL, Group, Steps, of_each_group
+from ldpstream.estimators.estimate import NORMAL, Group, Steps, of_each_group
 from ldpstream.estimators.matrix_inversion import inversion_weight
 from ldpstream.estimators.post_processing import post_process
-from ldpstream.mechanisms.arguments import FloatArray, real
+from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.counts.covariance import Covariance
 
 ROUNDING, TINY = 1e-12, 1e-30  # relative and absolute variance of rounding errors
@@ -39,7 +39,7 @@ MOST_CURVATURE = 0.05  # largest `curvature` for which the test has its size; se
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Shares, and the ends of their intervals; an unknown share is NaN with the interval [0, 1]."""
+    """Shares, and the ends of their 95 % intervals; an unknown share is NaN with the interval [0, 1]."""
 
     shares: FloatArray
     low: FloatArray
@@ -76,37 +76,36 @@ class PairEstimate:
     covariance: Covariance
     agreement: float | None = None
 
-    def cells(self, level: float = 0.95) -> Shares:
+    def cells(self) -> Shares:
         """The share of each cell, (k₁, k₂): of all people, those with both values."""
-        return _normal(self.shares, self.cell_errors().reshape(self.shares.shape) ** 2, level)
+        return _normal(self.shares, self.cell_errors().reshape(self.shares.shape) ** 2)
 
     def cell_errors(self) -> FloatArray:
         """The standard errors of the cells, (k₁ k₂,)."""
         return np.asarray(np.sqrt(np.maximum(self.covariance.variances, 0)))
 
-    def margin(self, axis: int, level: float = 0.95) -> Shares:
+    def margin(self, axis: int) -> Shares:
         """The shares of the values of the first attribute (axis 0), (k₁,), or of the second (axis 1), (k₂,)."""
-        return _normal(self.shares.sum(axis=1 - axis), np.diag(self.margin_covariance(axis)), level)
+        return _normal(self.shares.sum(axis=1 - axis), np.diag(self.margin_covariance(axis)))
 
     def margin_covariance(self, axis: int) -> FloatArray:
         """The covariance of the margin's shares."""
         return self.covariance.of_sums(_margin_sums(self.shares.shape, axis))
 
-    def within(self, axis: int, level: float = 0.95) -> Shares:
+    def within(self, axis: int) -> Shares:
         """Of the people with a value of one attribute, the shares of the values of the other, (k₁, k₂).
 
         The interval is Fieller's set of the ratios that the estimate does not reject, cut to [0, 1]. If the share of the row or
-        column is not above 0 by the interval's level, the result is NaN with the interval [0, 1].
+        column is not above 0 at this level, the result is NaN with the interval [0, 1].
         """
         shape, sums = self.shares.shape, _margin_sums(self.shares.shape, axis)
         whole = self.shares.sum(axis=1 - axis, keepdims=True)
         together = (self.covariance.with_sums(sums) * sums).sum(axis=0).reshape(shape)
         of_whole = np.expand_dims(np.diag(self.margin_covariance(axis)), 1 - axis)
         of_cell = self.covariance.variances.reshape(shape)
-        c2 = _critical(level) ** 2
-        a = np.broadcast_to(whole**2 - c2 * of_whole, shape)
-        b = self.shares * whole - c2 * together
-        c = self.shares**2 - c2 * of_cell
+        a = np.broadcast_to(whole**2 - NORMAL**2 * of_whole, shape)
+        b = self.shares * whole - NORMAL**2 * together
+        c = self.shares**2 - NORMAL**2 * of_cell
         known = (a > 0) & (whole > 0)
         root = np.sqrt(np.maximum(b**2 - a * c, 0))
         a = np.where(known, a, 1.0)
@@ -288,10 +287,6 @@ def _seen(counted: Counted, at: FloatArray | None) -> _Seen | None:
     return _Seen(shares, noise, people)
 
 
-def _critical(level: float) -> float:
-    return float(ndtri(0.5 + real("level", level, LEAST_LEVEL, MOST_LEVEL) / 2))
-
-
-def _normal(shares: FloatArray, variances: FloatArray, level: float) -> Shares:
-    half = _critical(level) * np.sqrt(np.maximum(variances, 0))
+def _normal(shares: FloatArray, variances: FloatArray) -> Shares:
+    half = NORMAL * np.sqrt(np.maximum(variances, 0))
     return Shares(shares, np.clip(shares - half, 0, 1), np.clip(shares + half, 0, 1))

@@ -15,13 +15,11 @@ probability.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
 
-from ldpstream.estimators.estimate import Estimate
+from ldpstream.estimators.estimate import NORMAL, Estimate
 from ldpstream.estimators.smooth.draws import Draws
 from ldpstream.mechanisms.arguments import FloatArray, real
 
@@ -37,13 +35,12 @@ class Number:
     high: float
 
 
-def mean(estimate: Estimate, edges: npt.ArrayLike, level: float = 0.95, anywhere: bool = False) -> Number | None:
-    """Mean of the numbers.
+def mean(estimate: Estimate, edges: npt.ArrayLike, anywhere: bool = False) -> Number | None:
+    """Mean of the numbers, with its 95 % interval.
 
     Args:
         estimate: an estimate whose posterior is `Draws`.
         edges: (k + 1,) edges of the bins, ascending and finite.
-        level: level of the interval, in [1e-9, 1 - 1e-9].
         anywhere: true for an interval that holds wherever the numbers lie in their bins; false if the numbers of each bin lie
             on average in the bin's middle.
 
@@ -51,28 +48,25 @@ def mean(estimate: Estimate, edges: npt.ArrayLike, level: float = 0.95, anywhere
         None for an estimate without draws.
 
     Raises:
-        ValueError: if an argument is out of range.
+        ValueError: if the edges are not such numbers.
     """
-    at, posterior, level = _edges(estimate, edges), _posterior(estimate), real("level", level, 1e-9, 1 - 1e-9)
-    if posterior is None:
+    at, posterior = _edges(estimate, edges), estimate.posterior
+    if not isinstance(posterior, Draws):
         return None
-    found = _mean_of(posterior, (at[1:] + at[:-1]) / 2, level, at)
+    found = _mean_of(posterior, (at[1:] + at[:-1]) / 2, at)
     if not anywhere:
         return found
-    low, high = (_mean_of(posterior, ends, level, at) for ends in (at[:-1], at[1:]))
+    low, high = (_mean_of(posterior, ends, at) for ends in (at[:-1], at[1:]))
     return Number(found.value, min(low.low, found.low), max(high.high, found.high))
 
 
 def quantiles(
-    estimate: Estimate,
-    edges: npt.ArrayLike,
-    probabilities: Sequence[float] = PERCENTILES,
-    level: float = 0.95,
+    estimate: Estimate, edges: npt.ArrayLike, probabilities: Sequence[float] = PERCENTILES
 ) -> tuple[Number, ...] | None:
-    """Quantiles of the numbers, in the order of the probabilities; None as in `mean`.
+    """Quantiles of the numbers with their 95 % intervals, in the order of the probabilities; None as in `mean`.
 
     Args:
-        estimate, edges, level: as in `mean`.
+        estimate, edges: as in `mean`.
         probabilities: probabilities of the quantiles, each in [1e-9, 1 - 1e-9]: 0.5 for the median.
 
     >>> shares, variance = np.array([0.3, 0.7]), np.full(2, 0.0002)
@@ -83,15 +77,15 @@ def quantiles(
     >>> round(median.value, 2), median.low, median.high
     (12.86, 10.0, 20.0)
     """
-    at, posterior, level = _edges(estimate, edges), _posterior(estimate), real("level", level, 1e-9, 1 - 1e-9)
+    at, posterior = _edges(estimate, edges), estimate.posterior
     wanted = [real("probabilities", q, 1e-9, 1 - 1e-9) for q in probabilities]
-    if posterior is None:
+    if not isinstance(posterior, Draws):
         return None
     reached = np.concatenate([[0.0], np.cumsum(posterior.central) / posterior.central.sum()])
     upper = np.maximum(np.searchsorted(reached, wanted), 1)
     part = (wanted - reached[upper - 1]) / (reached[upper] - reached[upper - 1])
     values = at[upper - 1] + part * (at[upper] - at[upper - 1])
-    low, high = posterior.unbiased.bounds(-ndtri((1 - level) / 2))
+    low, high = posterior.unbiased.bounds(NORMAL)
     first = [int(np.argmax(high >= q)) - 1 for q in wanted]
     last = [int(np.flatnonzero(low <= q)[-1]) + 1 for q in wanted]
     ends = at[posterior.unbiased.places[np.array([first, last], int)]]
@@ -103,9 +97,9 @@ def quantiles(
     return tuple(Number(float(value), float(low), float(high)) for value, low, high in zip(values, *ends, strict=True))
 
 
-def _mean_of(posterior: Draws, numbers: FloatArray, level: float, edges: FloatArray) -> Number:
+def _mean_of(posterior: Draws, numbers: FloatArray, edges: FloatArray) -> Number:
     unbiased, value = posterior.unbiased, float(posterior.central @ numbers)
-    centre, reach = float(unbiased.shares @ numbers), -ndtri((1 - level) / 2) * unbiased.error_of_mean(numbers)
+    centre, reach = float(unbiased.shares @ numbers), NORMAL * unbiased.error_of_mean(numbers)
     low, high = np.clip([min(centre - reach, value), max(centre + reach, value)], edges[0], edges[-1]).tolist()
     return Number(value, low, high)
 
@@ -113,10 +107,6 @@ def _mean_of(posterior: Draws, numbers: FloatArray, level: float, edges: FloatAr
 def _edges(estimate: Estimate, edges: npt.ArrayLike) -> FloatArray:
     at = np.asarray(edges, np.float64)
     k = estimate.frequencies.size
-    if at.shape != (k + 1,) or not np.isfinite(at).all() or any(b <= a for a, b in pairwise(at.tolist())):
+    if at.shape != (k + 1,) or not np.isfinite(at).all() or (np.diff(at) <= 0).any():
         raise ValueError(f"edges must be {k + 1} finite numbers in ascending order, got {at.size} in shape {at.shape}")
     return at
-
-
-def _posterior(estimate: Estimate) -> Draws | None:
-    return estimate.posterior if isinstance(estimate.posterior, Draws) else None

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from ldpstream.estimators.estimate import PUBLISHED_LEVEL
 from ldpstream.estimators.levels import levels_difference
 from ldpstream.estimators.pairs import Counted, Independence, PairEstimate, Shares, independence, pair_estimate
 from ldpstream.estimators.post_processing import post_process
@@ -110,10 +109,7 @@ def _published(
     projected = post_process(found.shares.ravel(), "norm-sub").reshape(found.shares.shape)
     sums = [projected.sum(axis=1 - axis, keepdims=True) for axis in (0, 1)]
     within = [np.divide(projected, whole, out=np.full(projected.shape, np.nan), where=whole > 0) for whole in sums]
-    ends = [
-        found.cells(PUBLISHED_LEVEL),
-        *(of(axis, PUBLISHED_LEVEL) for of in (found.margin, found.within) for axis in (0, 1)),
-    ]
+    ends = [found.cells(), *(of(axis) for of in (found.margin, found.within) for axis in (0, 1))]
     unknown = np.zeros((1, 1), bool)
     parts = [(projected, unknown), *((whole.ravel(), unknown[0]) for whole in sums)]
     parts += [(share, np.isnan(of.shares)) for share, of in zip(within, ends[3:], strict=True)]

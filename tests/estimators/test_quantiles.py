@@ -68,9 +68,6 @@ def test_wrong_edges_are_refused(edges: list[float]) -> None:
 def test_wrong_probabilities_are_refused(q: float) -> None:
     with pytest.raises(ValueError, match="probabilities must be"):
         quantiles(of_shares([0.2, 0.3, 0.5]), np.arange(4), [0.5, q])
-    for estimate in (of_shares([0.2, 0.3, 0.5]), Estimate.of_nothing(3, 0)):
-        with pytest.raises(ValueError, match="level must be"):
-            mean(estimate, np.arange(4), q)
 
 
 RAGGED = np.array([0, 5, 10, 20, 50, 100, 200, 500.0])  # wide bins, in which the numbers of `skewed` are not evenly spread
