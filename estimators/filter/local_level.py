@@ -47,8 +47,6 @@ class Filtered:
         frequencies: (k,) estimated shares, NaN before the first observation; may be negative, and need not sum to 1.
         low, high: (k,) ends of the 95 % intervals; may be outside [0, 1].
         lasting: (k,) variances of the lasting noise, which the intervals include.
-        scores: (k,) standardized innovations: observation minus prediction, in standard deviations; NaN at a step without
-            reports and at the first observation.
         change: the jump detected at this step, or None.
     """
 
@@ -56,7 +54,6 @@ class Filtered:
     low: FloatArray
     high: FloatArray
     lasting: FloatArray
-    scores: FloatArray
     change: Change | None
 
     @property
@@ -104,7 +101,7 @@ class LocalLevel:
         """Advances over steps without an observation."""
         self._variance += integer("steps", steps, 0, 2**53) * DRIFTS
         self.next_step += steps
-        return self._publish(np.full(self.k, np.nan), None)
+        return self._publish(None)
 
     def step(
         self, observed: FloatArray, fresh: FloatArray, lasting: FloatArray | None = None, skewness: FloatArray | None = None
@@ -136,7 +133,7 @@ class LocalLevel:
         fresh = np.maximum(fresh, LEAST_VARIANCE)
         if self.observed == 1:  # exact initialization: the limit for an infinite prior variance
             self._level[...], self._variance[...] = observed, fresh
-            return self._publish(np.full(self.k, np.nan), None)
+            return self._publish(None)
         return self._observe(observed, fresh, skewness)
 
     def to_bytes(self) -> bytes:
@@ -201,7 +198,7 @@ class LocalLevel:
         part = fresh / spread**2
         normal = normalized(scores, skewness * part * np.sqrt(part))
         self._evidence.add(step, normal, spread, self._averaged(gain))
-        return self._publish(scores, self._react(expected))
+        return self._publish(self._react(expected))
 
     def _shared(self, weights: FloatArray) -> FloatArray:
         return np.asarray(weights.mean(axis=1, keepdims=True))
@@ -229,12 +226,12 @@ class LocalLevel:
         weights /= weights.sum(axis=0)
         return weights
 
-    def _publish(self, scores: FloatArray, change: Change | None) -> Filtered:
+    def _publish(self, change: Change | None) -> Filtered:
         mean = self.predicted
         variance = self._averaged((self._level - mean) ** 2 + self._variance)
         half, behind = NORMAL * np.sqrt(variance + self._lasting), self._behind(mean)
         low, high = mean - half + np.minimum(behind, 0), mean + half + np.maximum(behind, 0)
-        return Filtered(mean, low, high, self._lasting, scores, change)
+        return Filtered(mean, low, high, self._lasting, change)
 
     def _behind(self, mean: FloatArray) -> FloatArray:
         """Returns a share that drifts steadily, minus its estimate, (k,).

@@ -133,7 +133,7 @@ def test_the_filtered_mean_has_the_error_of_the_choice_of_people_after_many_step
     shares, sizes = m.counts_of(everybody) / everybody.size / 3, np.bitwise_count(everybody)
     lasting = step_noise([(m, people)], shares).lasting
     half = NORMAL * np.sqrt(lasting)
-    found = Filtered(shares, shares - half, shares + half, lasting, np.zeros(8), None)
+    found = Filtered(shares, shares - half, shares + half, lasting, None)
     number = mean_of_filtered(found, (m,))
     assert number is not None
     assert number.value == pytest.approx(sizes.mean())
