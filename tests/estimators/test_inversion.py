@@ -15,7 +15,7 @@ from ldpstream.estimators import matrix_inversion, post_processing
 from ldpstream.estimators.diagnostics import drift, fit, mass_below_zero
 from ldpstream.estimators.estimate import Estimate, Group
 from ldpstream.estimators.maximum.likelihood import ibu, mle
-from ldpstream.mechanisms import NAMES, ChannelMechanism, Mechanism, mechanism
+from ldpstream.mechanisms import NAMES, ChannelMechanism, CountTable, Mechanism, mechanism
 
 from .sample_terms import make
 from .test_estimators import collect
