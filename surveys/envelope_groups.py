@@ -11,7 +11,6 @@ from ldpstream.surveys.envelope import AnyEnvelope, Rejected, encode, open_envel
 from ldpstream.surveys.survey import Survey
 
 FEW = 8  # up to this many envelopes, opening each envelope alone is as fast
-_ODD = 0x9E3779B97F4A7C15
 
 
 class EnvelopeGroup(NamedTuple):
@@ -65,19 +64,13 @@ def _header_bytes(survey: Survey, raws: Sequence[bytes], times: IntArray, positi
 
 
 def _same(headers: npt.NDArray[np.uint8]) -> list[IntArray]:
-    n, width = headers.shape
-    everything = np.arange(n)
+    """The positions of equal headers, in order."""
     if (headers == headers[0]).all():
-        return [everything]
-    words = np.zeros((n, -(-width // 8)), np.uint64)
-    words.view(np.uint8)[:, :width] = headers
-    factors = np.array([pow(_ODD, i + 1, 2**64) for i in range(words.shape[1])], np.uint64)
-    _, first, group = np.unique((words * factors).sum(axis=1), return_index=True, return_inverse=True)
-    equal = (headers == headers[first[group]]).all(axis=1)
-    sorted_ = np.argsort(group, kind="stable")
-    parts = np.split(sorted_, np.flatnonzero(np.diff(group[sorted_])) + 1)
-    alone = [everything[i : i + 1] for i in np.flatnonzero(~equal).tolist()]
-    return [part[equal[part]] for part in parts] + alone
+        return [np.arange(len(headers))]
+    rows = np.ascontiguousarray(headers).view(f"V{headers.shape[1]}").ravel()
+    _, group = np.unique(rows, return_inverse=True)
+    positions = np.argsort(group, kind="stable")
+    return np.split(positions, np.flatnonzero(np.diff(group[positions])) + 1)
 
 
 def _open(

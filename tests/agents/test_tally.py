@@ -7,7 +7,7 @@ from ldpstream.agents.tally import Records
 from ldpstream.engines import PaneKey
 from ldpstream.mechanisms import CountTable
 from ldpstream.surveys import Reason, Rejected, Survey, open_envelope
-from ldpstream.surveys.envelope_groups import _same, open_groups
+from ldpstream.surveys.envelope_groups import open_groups
 
 from .samples import during, make_survey, sound
 
@@ -50,19 +50,10 @@ def test_a_crowd_is_read_together_with_all_checks() -> None:
     wide = [raw[:-3] + b"\xc5\x00" + raw[-2:] for raw in crowd]
     assert open_envelope(SURVEY, wide[0], during(SURVEY, 5)).payload == crowd[0][-1:]
     assert open_groups(SURVEY, wide, [during(SURVEY, 5)] * 200) == ([], list(range(200)))
+    mixed, _ = open_groups(SURVEY, [sound(SURVEY, rng, 4 + i % 2, 0) for i in range(200)], [during(SURVEY, 5)] * 200)
+    assert [(one.envelope.step, one.positions.tolist()) for one in mixed] == [(i + 4, [*range(i, 200, 2)]) for i in range(2)]
     late = [SURVEY.closes_ms(5) - 100 + i for i in range(200)]
     assert tally(SURVEY, [Record(i, late[i], raw) for i, raw in enumerate(crowd)]).reports == 100
-
-
-def test_beginnings_with_equal_hashes_are_distinguished() -> None:
-    """The hash is a sum of words times odd factors. The test can therefore compute other words with the same hash."""
-    one, two = (np.full((20, 16), 7, np.uint8) for _ in range(2))
-    words, odd = two.view(np.uint64), 0x9E3779B97F4A7C15
-    words[:, 0] += np.uint64(odd)  # adds odd² to the hash; the next line subtracts odd²
-    words[:, 1] -= np.uint64(1)
-    found = [group.tolist() for group in _same(np.concatenate((one, two)))]
-    assert sorted(map(len, found)) == [1] * 20 + [20]
-    assert list(range(20)) in found
 
 
 def test_columns_hold_the_same_records() -> None:
