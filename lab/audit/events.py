@@ -23,9 +23,10 @@ UniformPart = tuple[str, IntArray, int]  # name of the part, its numbers, and m:
 
 
 class Events:
-    """Events of the reports of one mechanism, here of a mechanism whose reports equal the values that they support.
+    """Events of the reports of one mechanism.
 
-    All chances are those of the mechanism without fake data. A new mechanism may keep the defaults, which compare less.
+    All chances are those of the mechanism without fake data. A new mechanism may keep the defaults, which are slow and compare
+    less.
 
     Attributes:
         independent_bits: true if a report is k bits, which are independent given the value.
@@ -39,8 +40,13 @@ class Events:
         self.m = m
 
     def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
-        """(n,) true where report i supports values[i]."""
-        return np.asarray(reports == values)
+        """(n,) true where report i supports values[i]; here from the support counts, and for a channel if both are equal."""
+        if not self.m.pure:
+            return np.asarray(reports == values)
+        rows, places = np.unique(reports, axis=0 if reports.ndim > 1 else None, return_inverse=True)
+        device = self.m.device
+        supported = np.array([device.support(device.tabulate(rows[i : i + 1])) for i in range(len(rows))]).reshape(-1, device.k)
+        return np.asarray(supported[places.ravel(), values] == 1)
 
     def audited(self) -> list[int]:
         """Returns the inputs of the mechanism that the audit tells apart: the values; for sets, some sets."""
@@ -107,6 +113,9 @@ def equal_symbols(n_symbols: int, p: float, q: float) -> float:
 
 class SymbolEvents(Events):
     symmetric = True
+
+    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
+        return np.asarray(reports == values)
 
     def equal_chances(self) -> tuple[float, float]:
         m = self.m.device

@@ -207,11 +207,8 @@ class Reading:
         signs, rows = zip(*self._covariance_factors(frequencies, steps), strict=True)
         return Covariance(self._unshared_variances(frequencies, steps), np.array(rows), np.array(signs, np.float64))
 
-    def unshared_variances(self, frequencies: FloatArray, steps: int) -> FloatArray:
-        """The part `own` of `support_covariance`, for frequencies of any shape."""
-        return self.true._unshared_variances(self.encoded(frequencies), steps)
-
     def _unshared_variances(self, frequencies: FloatArray, steps: int) -> FloatArray:
+        """The part `own` of `support_covariance` without fake data, for frequencies of any shape."""
         own = self._support_variances(frequencies, steps)
         for sign, row in self._covariance_factors(frequencies, steps):
             own = own - sign * row**2
@@ -262,7 +259,7 @@ class Reading:
 
     def _noise_at(self, f: FloatArray, n: int, steps: int, everyone: float) -> FloatArray:
         people = n / steps
-        own = self.unshared_variances(f, steps)
+        own = self.true._unshared_variances(self.encoded(f), steps)
         scale = people * (steps * (self.m.p - self.m.q)) ** 2
         return np.asarray(np.maximum(own / scale - f / everyone, SMALLEST / people))
 

@@ -126,7 +126,6 @@ class SymbolsClaims(Claims):
 class Symbols(Mechanism):
     """Common base of GRR, L-GRR and the mechanisms of sets: a report is one of k symbols, and the table counts symbols."""
 
-    claims_by = SymbolsClaims
     randomizer = SymbolRandomizer
     read_by = SymbolReading
 
@@ -257,7 +256,7 @@ class LongitudinalGRR(Symbols, Longitudinal):
     0.3889
     """
 
-    claims_by = LongitudinalGRRClaims
+    claims_by: type[LongitudinalClaims] = LongitudinalGRRClaims
     names = ("L-GRR",)
     name = "L-GRR"
 

@@ -31,15 +31,14 @@ from ldpstream.mechanisms.arguments import MAX_COUNT, MAX_EPS, FloatArray, IntAr
 from ldpstream.mechanisms.arrays import np, npt
 from ldpstream.mechanisms.claims.evidence import Evidence, loss_of
 from ldpstream.mechanisms.claims.guessing import Chance
+from ldpstream.mechanisms.claims.privacy_claims import Claims
 from ldpstream.mechanisms.counts.reading import SMALLEST, Shares
 from ldpstream.mechanisms.devices import VALUE_BYTES, Coin, Coins, DeviceRandom, Parameters, coin, symbol_row
 from ldpstream.mechanisms.families.grr import (
     LongitudinalGRR,
-    LongitudinalGRRClaims,
     SymbolRandomizer,
     SymbolReading,
     Symbols,
-    SymbolsClaims,
     draw_symbol,
     probabilities,
     symbol_coins,
@@ -103,16 +102,12 @@ class SetReading(SymbolReading):
         return self.m.choices * super().outweighs(values)
 
 
-class SetClaims(SymbolsClaims):
+class SetClaims(Claims):
     m: SetMechanism
 
     @property
     def guessed(self) -> int:
         return 2
-
-    @property
-    def blanket(self) -> None:
-        return None
 
     def _guess(self, t: float) -> Chance:
         return Chance(loss_of(self.evidence(t)).guess(2), exact=False)
@@ -278,21 +273,18 @@ class KeptReading(SetReading):
         return float(steps * fresh + steps**2 * (one - other) ** 2 * hit * (1 - hit))
 
 
-class LongitudinalPaddedSamplingClaims(SetClaims, LongitudinalGRRClaims):
+class LongitudinalPaddedSamplingClaims(SetClaims, LongitudinalClaims):
     m: LongitudinalPaddedSampling
 
     @property
-    def memo_blanket(self) -> None:
-        return None
+    def eps_per_report(self) -> float:
+        return self.m.eps_2  # the loss of the second round alone
 
     def distance(self, t: float) -> float:
         return self.m.choices * (self.m.member - self.m.other) * Evidence(self.m.eps_2, self.m.p2, t).distance
 
-    def _guess_any_values(self, t: int) -> Chance:
-        return LongitudinalClaims._guess_any_values(self, t)
-
-    def _guess_memos(self, n: int) -> Chance:
-        return LongitudinalClaims._guess_memos(self, n)
+    def evidence(self, t: float, *, any_values: bool = False) -> Evidence:
+        return Evidence(self.m.eps_2, self.m.p2, t) if any_values and t > 1 else super().evidence(t)
 
     def eps_t(self, t: int) -> float:
         reports = integer("t", t, 1, MAX_COUNT)

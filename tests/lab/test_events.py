@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from lab.audit.events import events
+from lab.audit.events import Events, events
 from ldpstream.mechanisms import NUMERIC, ONE_TIME, SETS, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.registry import registered
@@ -35,6 +35,9 @@ def by_value(m: Mechanism) -> FloatArray:
 def test_supports_have_the_stated_chances(name: str) -> None:
     m = build(name)
     chances = by_value(m)
+    rows = reference.all_reports(m)[0]
+    if m.pure:  # the default is the same
+        assert all(np.array_equal(Events(m).supports(rows, np.full(len(rows), v)), supported(m)[v]) for v in range(K))
     own, uniform = events(m).support_chances()
     np.testing.assert_allclose(own, chances.diagonal(), rtol=1e-12)
     np.testing.assert_allclose(uniform, chances.mean(axis=0), rtol=1e-12)

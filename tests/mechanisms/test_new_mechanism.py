@@ -1,4 +1,4 @@
-"""A new mechanism needs one module: this file defines two mechanisms, and no installed code knows them.
+"""A new mechanism needs one module: this file defines two mechanisms, and no other code knows them.
 
 Silent response is randomized response that stays silent with a fixed probability, whatever the value. A silent report reveals
 nothing, so the losses are those of randomized response. Hadamard response supports half of the values with each report, and
@@ -24,7 +24,6 @@ from scipy.stats import binom
 from devices.conformance.calls import Call
 from devices.conformance.conformance import check_device
 from lab.audit.audit import K, audit
-from lab.audit.events import EVENTS, Events
 from lab.audit.samplers import code_paths
 from lab.papers.location.dense import DenseTerm
 from ldpstream.device import Device
@@ -230,11 +229,6 @@ class HadamardResponse(OneTime):
         return math.log2(self.n_reports)
 
 
-class HadamardEvents(Events):
-    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
-        return np.asarray(np.bitwise_count((values + 1) & reports) & 1 == 0)
-
-
 class WrittenHadamard(reference.Written):
     """Sylvester's matrix of Kronecker products, whose first row and column are left out for the values."""
 
@@ -278,10 +272,9 @@ mechanism = "{name}"
 def _registered() -> Iterator[None]:
     for family in (Silence, HadamardResponse):
         registry.register(family)
-    reference.WRITTEN["hadamard"], EVENTS[HadamardResponse] = WrittenHadamard(), HadamardEvents
+    reference.WRITTEN["hadamard"] = WrittenHadamard()
     yield
     reference.WRITTEN.pop("hadamard", None)
-    del EVENTS[HadamardResponse]
     del registry.LONGITUDINAL["L-silent"], registry.ONE_TIME["hadamard"]
 
 
