@@ -18,7 +18,6 @@ from ldpstream.surveys import Survey
 from ldpstream.surveys.envelope import largest_envelope
 
 if TYPE_CHECKING:
-    from email.message import Message
     from urllib.request import OpenerDirector
 
     from ldpstream.device.relay.capsules import Exchange
@@ -32,17 +31,13 @@ ANSWER_S: Final = 15.0  # longer than the gateway's own time limits
 MAX_ANSWER_BYTES: Final = 2**20
 AGENT: Final = "ldpstream"  # the same User-Agent for all devices: the default names the Python version
 ENVELOPE_TYPE: Final = "application/vnd.ldpstream.envelope"
-REQUEST_TYPE, RESPONSE_TYPE = "message/ohttp-req", "message/ohttp-res"
+REQUEST_TYPE: Final = "message/ohttp-req"
 STALE_KEY_TYPE: Final = "https://iana.org/assignments/http-problem-types#ohttp-key"
 STALE_KEY: Final = "the gateway has no such key: the application needs its present key configuration"
 NOT_INSTALLED: Final = "a relay needs the package pyhpke: in your checkout, pip install '.[relay]'"
 LOCAL: Final = "local"
 TIMEOUT: Final = "timeout"
 NOT_OWN: Final = "an answer that is not the gateway's"
-
-
-class NoAnswer(Exception):
-    """There is no HTTP answer; the text is the reason, without a host."""
 
 
 class Answer(NamedTuple):
@@ -80,11 +75,7 @@ class Direct:
 
     def post(self, report: Waiting) -> Answer:
         headers = {"User-Agent": AGENT} | _headers(report.key, self._token)
-        try:
-            status, given, body = _exchange(self._url, report.envelope, headers, self._wait_s)
-        except NoAnswer as error:
-            return Answer(0, reason=str(error))
-        return _answer(status, _wait_s(status, given), body)
+        return _answer(*_exchange(self._url, report.envelope, headers, self._wait_s))
 
 
 class Relay:
@@ -145,14 +136,11 @@ class ThroughRelay:
 
     def post(self, report: Waiting) -> Answer:
         capsule, exchange = self._relay.seal(self._relay.message(self._survey, report.envelope, report.key, self._token))
-        try:
-            headers = {"User-Agent": AGENT, "Content-Type": REQUEST_TYPE}
-            status, given, body = _exchange(self._relay.url, capsule, headers, self._wait_s)
-        except NoAnswer as error:
-            return Answer(0, from_gateway=False, reason=str(error))
+        headers = {"User-Agent": AGENT, "Content-Type": REQUEST_TYPE}
+        status, wait_s, body, reason = _exchange(self._relay.url, capsule, headers, self._wait_s)
         if status != OK:
-            reason = STALE_KEY if document(body).get("type") == STALE_KEY_TYPE else ""
-            return Answer(status, _wait_s(status, given), False, reason)
+            reason = STALE_KEY if document(body).get("type") == STALE_KEY_TYPE else reason
+            return Answer(status, wait_s, False, reason)
         try:
             inner = decode_response(exchange.open_response(body))
         except ValueError:  # a `CapsuleError` or a `BinaryHttpError`
@@ -196,13 +184,10 @@ def retry_after_s(told: str, date: str = "") -> float:
         return 0.0
 
 
-def _answer(status: int, wait_s: float, body: bytes) -> Answer:
-    title = document(body).get("title", "")
-    return Answer(status, wait_s, title=str(title)) if is_own(status, body) else Answer(status, wait_s, False, NOT_OWN)
-
-
-def _wait_s(status: int, given: "Message") -> float:
-    return retry_after_s(given.get("Retry-After", ""), given.get("Date", "")) if status >= 300 else 0.0
+def _answer(status: int, wait_s: float, body: bytes, reason: str = "") -> Answer:
+    if not is_own(status, body):
+        return Answer(status, wait_s, False, NOT_OWN)
+    return Answer(status, wait_s, reason=reason, title=str(document(body).get("title", "")))
 
 
 def _headers(key: str, token: str | None) -> dict[str, str]:
@@ -234,7 +219,11 @@ def _opener() -> "OpenerDirector":
     return build_opener(NoRedirects)
 
 
-def _exchange(url: str, body: bytes, headers: dict[str, str], wait_s: float) -> tuple[int, "Message", bytes]:
+def _exchange(url: str, body: bytes, headers: dict[str, str], wait_s: float) -> tuple[int, float, bytes, str]:
+    """Posts a body. Returns the status, the wait for the next attempt in seconds, the body, and why there is no answer.
+
+    Without an answer, the status is 0. The reason names no host.
+    """
     from http.client import HTTPException  # these modules take longer to load than all others of a device
     from urllib.error import HTTPError, URLError
     from urllib.request import Request
@@ -242,12 +231,13 @@ def _exchange(url: str, body: bytes, headers: dict[str, str], wait_s: float) -> 
     try:
         try:
             with _opener().open(Request(url, body, headers), timeout=wait_s) as answer:
-                return answer.status, answer.headers, answer.read(MAX_ANSWER_BYTES)
+                return answer.status, 0.0, answer.read(MAX_ANSWER_BYTES), ""
         except HTTPError as error:
             with error:
-                return error.code, error.headers, error.read(MAX_ANSWER_BYTES)
+                pause_s = retry_after_s(error.headers.get("Retry-After", ""), error.headers.get("Date", ""))
+                return error.code, pause_s, error.read(MAX_ANSWER_BYTES), ""
     except (OSError, HTTPException) as error:
-        raise NoAnswer(_reason(error.reason if isinstance(error, URLError) else error)) from None
+        return 0, 0.0, b"", _reason(error.reason if isinstance(error, URLError) else error)
 
 
 def _reason(reason: str | BaseException) -> str:
