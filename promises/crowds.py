@@ -21,6 +21,7 @@ Each bound is at most that of the first promise (`device_chance`).
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import chain
 from typing import Literal, NamedTuple
@@ -88,11 +89,8 @@ def least_crowd(honest: int, parts: int, chance: float) -> int:
         divergence += (others - x) / others * math.log1p(-ahead / (others * (parts - 1)))
         return others * divergence >= -math.log(chance)
 
-    low, high = -1, others // parts  # `rare` holds up to low, and does not hold from high on
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if rare(middle) else (low, middle)
-    return low + 2
+    # `rare` holds for all smaller crowds, and not from the mean on
+    return bisect_left(range(others // parts), True, key=lambda x: not rare(x)) + 1
 
 
 def in_crowds(survey: Survey, span: Span, people: int | None, delta: float = DELTA) -> Iterator[SecondPromise]:

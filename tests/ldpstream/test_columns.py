@@ -42,8 +42,10 @@ def rare(values: list[object], *few: object) -> list[object]:
 SPREAD = np.linspace(0, 1, N)
 KINDS: dict[str, tuple[list[object], object]] = {
     "texts": (some("b", "a, c", 'say "x"'), {"values": ["a, c", "b", 'say "x"']}),
-    "rare texts": (rare(some("a", "b"), *["8x7secret"] * 9), {"values": ["a", "b", "other"]}),
-    "one text and others": (rare(some("a"), *(f"8x7secret{i}" for i in range(12))), {"values": ["a", "other"]}),
+    "rare texts": (rare(some("a", "b"), *["8x7secret"] * 9), {"values": ["a", "b", "other"], "unlisted": "other"}),
+    "one text and others": (
+        rare(some("a"), *(f"8x7secret{i}" for i in range(12))), {"values": ["a", "other"], "unlisted": "other"}
+    ),
     "calling codes": (some("+1", "+44", "+49", "none given"), {"values": ["+1", "+44", "+49", "none given"]}),
     "postal codes": (some("01067", "01069"), {"values": ["01067", "01069"]}),
     "one spelling of each text": (some("Yes", "yes", "yes", "No", "NO", "No"), {"values": ["No", "yes"]}),
@@ -52,7 +54,7 @@ KINDS: dict[str, tuple[list[object], object]] = {
     "large counts are rare": (rare(some(1, 2, 3), 7, 9, 12), {"size": 4, "ordered": True}),
     "codes": (some(1, 2, 5), {"values": ["1", "2", "5"]}),
     "codes from 0": (some(0, 1, 5, 10), {"values": ["0", "1", "5", "10"]}),
-    "codes with rare ones": (rare(some(10, 20, 30), 77), {"values": ["10", "20", "30", "other"]}),
+    "codes with rare ones": (rare(some(10, 20, 30), 77), {"values": ["10", "20", "30", "other"], "unlisted": "other"}),
     "ratings": (some("0.5", "1.0", "1.50", "NA"), {"values": ["0.5", "1.0", "1.50"], "ordered": True}),
     "ages": ([round(18 + 70 * s) for s in SPREAD], {"bins": [20, 30, 40, 50, 60, 70, 80, 90]}),
     "temperatures": ([round(-4.2 + 9 * s, 2) for s in SPREAD], {"bins": [-4, -3, -2, -1, 0, 1, 2, 3, 4, 5]}),

@@ -33,9 +33,9 @@ COMMON = ["chat;mail", "mail; maps ;chat", ";", "maps"] * 50
     ("cells", "expected"),
     [
         (COMMON, {"values": ["chat", "mail", "maps"], "choices": 3}),
-        ([*COMMON, *["8x7secret;chat"] * 9], {"values": ["chat", "mail", "maps", "other"], "choices": 3}),
-        ([*COMMON[:180], *["a;b;c;d"] * 9], {"values": ["chat", "mail", "maps", "other"], "choices": 3}),
-        (["chat", "mail"] * 50 + ["chat;mail"] * 9, {"values": ["chat", "mail", "other"]}),
+        ([*COMMON, *["8x7secret;chat"] * 9], {"values": ["chat", "mail", "maps", "other"], "unlisted": "other", "choices": 3}),
+        ([*COMMON[:180], *["a;b;c;d"] * 9], {"values": ["chat", "mail", "maps", "other"], "unlisted": "other", "choices": 3}),
+        (["chat", "mail"] * 50 + ["chat;mail"] * 9, {"values": ["chat", "mail", "other"], "unlisted": "other"}),
         (["a;", "a"] * 50, None),
         ([";".join(f"v{(i + j) % 40}" for j in range(9)) for i in range(400)], None),
         (["8x7a;8x7b"] * 9 + [";"] * 50, None),

@@ -157,13 +157,13 @@ def spellings(cells: Counter[str]) -> dict[str, str]:
 def with_rest(kept: list[str], rare: bool) -> dict[str, Any]:
     """The keys of listed values. The value for all others is a listed "other" in any case, or a new one if there are others.
 
-    >>> with_rest(["Bus", "Other"], True), with_rest(["Bus", "Car"], True)
-    ({'values': ['Bus', 'Other'], 'unlisted': 'Other'}, {'values': ['Bus', 'Car', 'other']})
+    >>> with_rest(["Bus", "Other"], True), with_rest(["Bus", "Car"], False)
+    ({'values': ['Bus', 'Other'], 'unlisted': 'Other'}, {'values': ['Bus', 'Car']})
     """
-    rest = [text for text in kept if look(text).casefold() == OTHER]
-    if not rest:
-        return {"values": [*kept, OTHER] if rare else kept}
-    return {"values": kept} if rest == [OTHER] else {"values": kept, "unlisted": rest[0]}
+    rest = next((text for text in kept if look(text).casefold() == OTHER), OTHER if rare else None)
+    if rest is None:
+        return {"values": kept}
+    return {"values": kept if rest in kept else [*kept, rest], "unlisted": rest}
 
 
 def _texts(column: Column, least: int) -> Domain | Dropped:
@@ -199,7 +199,7 @@ def _sets(column: Column, least: int) -> Domain | Dropped:
     if len(kept) < 2:
         return Dropped(f"several answers, but at least {least} people share only {plural(len(kept), 'value')}")
     keys = with_rest(kept, len(kept) < len(people))
-    values, rest = keys["values"], catch_all(keys)
+    values, rest = keys["values"], keys.get("unlisted")
     if len(values) > MAX_SET_VALUES:
         return Dropped(f"more than {MAX_SET_VALUES} values of several answers; ask for groups of values")
     sizes = Counter[int]()
@@ -210,14 +210,11 @@ def _sets(column: Column, least: int) -> Domain | Dropped:
         return Dropped(f"several answers, but fewer than {least} people have any")
     no_more = "; a device makes no report" if rest else ", nor"
     more = "" if most == len(values) else f"{no_more} of more than {plural(most, 'answer')}"
-    return Domain(keys | {"choices": most}, f"{_listed_words(kept, rest, least)}{more}")
+    return Domain(keys | {"choices": most}, f"{_listed_words(kept, keys, least)}{more}")
 
 
-def catch_all(keys: dict[str, Any]) -> str | None:
-    return keys.get("unlisted") or (OTHER if OTHER in keys["values"] else None)
-
-
-def _listed_words(kept: list[str], rest: str | None, least: int) -> str:
+def _listed_words(kept: list[str], keys: dict[str, Any], least: int) -> str:
+    rest = keys.get("unlisted")
     others = f'; "{rest}" stands for all others' if rest else "; a device makes no report of any other text"
     return f"{plural(len(kept), 'value')}, each of at least {least} people of the sample{others}"
 
@@ -228,7 +225,7 @@ def _listed(column: Column, kept: list[str], rare: int, least: int, more: str = 
     keys = with_rest(kept, rare > 0)
     if len(keys["values"]) < 2 or (len(kept) == 1 and rare < least):
         return Dropped(f"at least {least} people share only one value")
-    said = f"{_listed_words(kept, catch_all(keys), least)}{more}{ORDERED if ordered else ''}"
+    said = f"{_listed_words(kept, keys, least)}{more}{ORDERED if ordered else ''}"
     return Domain(keys | ({"ordered": True} if ordered else {}), said)
 
 
