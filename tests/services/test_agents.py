@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
 from ldpstream.engines.kafka.topics import TopicError, ensure_topics
 from ldpstream.runtime.settings import Settings
@@ -35,10 +35,13 @@ def test_a_stopping_agent_commits_and_counts_transactions(kafka: str, redis_url:
             end()
     with site.producer() as producer:
         site.send(producer, rng, 200)
+    with KafkaConsumer(bootstrap_servers=kafka) as consumer:
+        ends = consumer.end_offsets([TopicPartition(site.survey.reports_topic, p) for p in range(PARTITIONS)])
+    assert sum(ends.values()) > site.n_sent  # each end of a transaction is a marker
     worker = site.start(changed=("unhurried",), LDPSTREAM_METRICS_PORT=str(port))
 
     url = f"http://127.0.0.1:{port}"
-    site.until(lambda: f"ldpstream_records_total {site.n_sent:.1f}" in get(f"{url}/metrics")[1])
+    site.until(lambda: f"ldpstream_records_total {sum(ends.values()):.1f}" in get(f"{url}/metrics")[1])
     assert get(f"{url}/ready") == (200, "ok\n")
     assert get(f"{url}/nowhere")[0] == 404
     assert site.counted() < site.n_sent  # only the last commit writes the counts
