@@ -12,14 +12,16 @@ from typing import Any
 import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
+from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.structs import RecordMetadata
 
 from ldpstream.engines.gateway_log import Done, Keyed, Outcome
 from ldpstream.engines.kafka.gateway_clients import Clients
 from ldpstream.engines.kafka.partitions import OLD_MS, Unsettled, View
-from ldpstream.engines.kafka.record_batches import RecordBatch
+from ldpstream.engines.kafka.topics import OVERHEAD_BYTES
 from ldpstream.surveys import Survey
-from ldpstream.surveys.report_key import KeyRoom, batch_keys
+from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
+from ldpstream.surveys.report_key import HEADER, KeyRoom, batch_keys
 
 log = structlog.get_logger("ldpstream.gateway")
 
@@ -28,6 +30,43 @@ QUEUE_S = 3.0  # longest wait of a record batch for the producer
 OVERDUE_S = 2.0  # the topic is not ready while an acknowledgement takes longer than this
 LOG_APPEND_TIME = 1  # Kafka's number of this type of timestamp
 ANSWER_S = 3.0  # time limit of a look at the partitions
+RECORD_BYTES = 36  # upper bound of a record's size without its value
+
+
+class RecordBatch:
+    """Records for one partition, in one append: the envelopes of many requests.
+
+    All envelopes of a request are in one record batch: the log has all of them or none. The producer's timestamps are 0: true
+    timestamps would tell when each request arrived.
+    """
+
+    def __init__(self, began_s: float) -> None:
+        self.builder = BatchBuilder(MAX_ENVELOPE_BYTES + OVERHEAD_BYTES, 0)
+        self.began_s = began_s
+        self._size = 0
+        self._waiting: list[Done] = []
+
+    def add(self, envelopes: Sequence[bytes], keys: Sequence[bytes] | None, done: Done) -> bool:
+        """Adds the envelopes of a request; returns False, and adds nothing, if they do not fit."""
+        size = sum(map(len, envelopes)) + RECORD_BYTES * len(envelopes)
+        if self._size and self._size + size > MAX_ENVELOPE_BYTES:
+            return False
+        self._size += size
+        headers = [[]] * len(envelopes) if keys is None else [[(HEADER, key)] for key in keys]
+        for envelope, header in zip(envelopes, headers, strict=True):
+            if self.builder.append(timestamp=0, key=None, value=envelope, headers=header) is None:
+                raise RuntimeError("aiokafka's record batch is smaller than the sizes of its records")
+        self._waiting.append(done)
+        return True
+
+    def finish(self, outcome: Outcome, appended_ms: int | None = None) -> None:
+        """Tells all requests their outcome and append time."""
+        waiting, self._waiting = self._waiting, []
+        for done in waiting:
+            try:
+                done(outcome, appended_ms)
+            except Exception:  # the other requests must get their answers
+                log.exception("internal error")
 
 
 class GatewayTopic:

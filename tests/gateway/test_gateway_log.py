@@ -9,8 +9,8 @@ from aiokafka.errors import KafkaTimeoutError, OutOfOrderSequenceNumber
 
 from ldpstream.engines.gateway_log import MAX_BATCH, MAX_BATCH_BYTES, Outcome
 from ldpstream.engines.kafka import gateway_topic, kafka_connection
+from ldpstream.engines.kafka.gateway_topic import RecordBatch
 from ldpstream.engines.kafka.partitions import OLD_MS, SETTLED_MS
-from ldpstream.engines.kafka.record_batches import RecordBatch
 from ldpstream.engines.kafka.topics import OVERHEAD_BYTES
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 from ldpstream.surveys.report_key import batch_keys
