@@ -29,9 +29,8 @@ class ResultStore(ABC):
         where: names the publications in messages.
         progress_name: names the progress in messages.
         filters_name: names the filters in messages.
-        other: advice in the message about a progress of another format.
+        remedy: advice in the messages about a progress that is damaged or has another format.
         filters_remedy: advice in the message about a filter of another format.
-        damaged: advice in the message about a progress that cannot be decoded.
 
     Raises:
         StoreUnavailable: from every method, if the store does not answer, or refuses the request.
@@ -41,9 +40,8 @@ class ResultStore(ABC):
     where: str
     progress_name: str
     filters_name: str
-    other: str
+    remedy: str
     filters_remedy: str
-    damaged: str
 
     @abstractmethod
     def progress(self) -> bytes | None:

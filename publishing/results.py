@@ -72,10 +72,10 @@ class KeptResults:
     def _decode_progress(self, raw: bytes) -> Progress:
         what = self.store.progress_name
         try:
-            check_format(what, stated.decode(raw).format, PROGRESS_FORMAT, self.store.other)
+            check_format(what, stated.decode(raw).format, PROGRESS_FORMAT, self.store.remedy)
             return _progress.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise StoreDamaged(f"{what} cannot be decoded: {error}; {self.store.damaged}") from None
+            raise StoreDamaged(f"{what} cannot be decoded: {error}; {self.store.remedy}") from None
 
     def filters(self) -> dict[str, bytes]:
         """Returns the last saved state of every filter, by attribute."""

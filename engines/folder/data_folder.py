@@ -92,7 +92,7 @@ class DataFolder:
             raise FolderError(f"{self.path}: cannot be used as data folder: {error.strerror}") from None
         try:
             self._take()
-            self._writing, self._naming = threading.Lock(), threading.Lock()
+            self._writing = threading.Lock()
             self._known: dict[bytes, tuple[int, str]] = {}  # by fingerprint
             self._begin()
         except BaseException:
@@ -213,12 +213,10 @@ class DataFolder:
         """Returns the survey's number in the tables, and the id of its log. Adds a new survey in a transaction of its own."""
         if (known := self._known.get(survey.fingerprint)) is not None:
             return known  # without the lock: the caller may be in a transaction
-        with self._naming:
-            if (known := self._known.get(survey.fingerprint)) is None:
-                with self.write() as db:
-                    query = "SELECT id, log_id FROM survey WHERE fingerprint = ?"
-                    row = db.execute(query, (survey.fingerprint,)).fetchone() or self._add(db, survey)
-                known = self._known[survey.fingerprint] = (int(row[0]), str(row[1]))
+        with self.write() as db:
+            query = "SELECT id, log_id FROM survey WHERE fingerprint = ?"
+            row = db.execute(query, (survey.fingerprint,)).fetchone() or self._add(db, survey)
+        known = self._known[survey.fingerprint] = (int(row[0]), str(row[1]))
         return known
 
     def _add(self, db: sqlite3.Connection, survey: Survey) -> tuple[int, str]:
@@ -253,8 +251,7 @@ class MemoryFolder(DataFolder):
 
     def __init__(self) -> None:
         self.file = Path(":memory:")
-        self._writing, self._naming = threading.Lock(), threading.Lock()
-        self._known = {}
+        self._writing, self._known = threading.Lock(), {}
         self._writer = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self._writer.executescript(_SCHEMA)
         weakref.finalize(self, self._writer.close)

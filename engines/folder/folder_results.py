@@ -13,8 +13,7 @@ class FolderResults(ResultStore):
     """The folder has one process, so there is no lease."""
 
     kind = "folder"
-    other = filters_remedy = "run the version that wrote it"
-    damaged = "restore a backup"
+    remedy = filters_remedy = "run the version that wrote it, or restore a backup"
 
     def __init__(self, folder: DataFolder, survey: Survey) -> None:
         self._part, self.where = SurveyPart(folder, survey), str(folder.file)

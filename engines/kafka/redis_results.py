@@ -47,30 +47,27 @@ class RedisResults(ResultStore):
         ldpstream:{name:fingerprint}:leader        name of the leading estimator (the lease); expires after 5 s, during a
                                                    take-over after 60 s
 
-    Raises:
-        StoreUnavailable: from every method, if Redis does not answer, or refuses the request.
+    Args:
+        client: made by `redis_connection.connect`, which turns the library's errors into StoreUnavailable.
     """
 
     kind = "redis"
 
     def __init__(self, survey: Survey, client: redis.Redis) -> None:
         prefix = f"ldpstream:{{{survey.name}:{survey.fingerprint.hex()}}}"
-        self._client, self._progress_key, self._estimates_key = client, f"{prefix}:progress", f"{prefix}:estimates"
-        self._filters_key = f"{prefix}:filters"
-        self.where, self.progress_name, self.filters_name = self._estimates_key, self._progress_key, self._filters_key
-        self.other = self.damaged = (
-            f"delete {self._progress_key} and {self._filters_key}, and the estimator starts at the log's oldest step"
-        )
+        self._client, self.where = client, f"{prefix}:estimates"
+        self.progress_name, self.filters_name = f"{prefix}:progress", f"{prefix}:filters"
+        self.remedy = f"delete {self.progress_name} and {self.filters_name}, and the estimator starts at the log's oldest step"
         self.filters_remedy = "delete it, and the filtered curves start anew"
         self._save = client.register_script(_SAVE)
         self._leader_key, self._name = f"{prefix}:leader", secrets.token_hex(8)
         self._lead, self._resign = client.register_script(_LEAD), client.register_script(_RESIGN)
 
     def progress(self) -> bytes | None:
-        return cast(bytes | None, self._client.get(self._progress_key))
+        return cast(bytes | None, self._client.get(self.progress_name))
 
     def filters(self) -> dict[str, bytes]:
-        found = cast(dict[bytes, bytes], self._client.hgetall(self._filters_key))
+        found = cast(dict[bytes, bytes], self._client.hgetall(self.filters_name))
         return {name.decode(): state for name, state in found.items()}
 
     def save(
@@ -82,7 +79,7 @@ class RedisResults(ResultStore):
             arguments += [attribute, state]
         for row in rows:
             arguments += [row.key, row.value]
-        return bool(self._save(keys=[self._progress_key, self._estimates_key, self._filters_key], args=arguments))
+        return bool(self._save(keys=[self.progress_name, self.where, self.filters_name], args=arguments))
 
     def lead(self, for_ms: int | None = None) -> bool:
         return bool(self._lead(keys=[self._leader_key], args=[self._name, for_ms or LEASE_MS]))
@@ -91,8 +88,8 @@ class RedisResults(ResultStore):
         self._resign(keys=[self._leader_key], args=[self._name])
 
     def get(self, keys: Sequence[str]) -> list[bytes | None]:
-        return cast(list[bytes | None], self._client.hmget(self._estimates_key, list(keys)))
+        return cast(list[bytes | None], self._client.hmget(self.where, list(keys)))
 
     def history(self) -> list[tuple[str, bytes]]:
-        found = cast(dict[bytes, bytes], self._client.hgetall(self._estimates_key))
+        found = cast(dict[bytes, bytes], self._client.hgetall(self.where))
         return [(key.decode(), value) for key, value in found.items()]

@@ -6,6 +6,7 @@
 """
 
 import socket
+import ssl
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Literal
@@ -193,19 +194,9 @@ def _knock(settings: Settings) -> None:
         try:
             with socket.create_connection((host, int(port)), timeout=timeout_s) as connection:
                 if settings.kafka_security_protocol.endswith("SSL"):
-                    _greet(connection, settings, host)
+                    with suppress(ssl.SSLError, ConnectionError, ValueError):  # the listener answers; the library tells why
+                        settings.tls("kafka").wrap_socket(connection, server_hostname=host).close()
+            return
         except OSError as error:
             reasons.append(error.strerror or str(error))
-        else:
-            return
     raise BrokerUnreachable(f"Kafka at {settings.kafka} cannot be reached: {', '.join(sorted(set(reasons)))}")
-
-
-def _greet(connection: socket.socket, settings: Settings, host: str) -> None:
-    """Raises TimeoutError if the listener does not answer."""
-    try:
-        settings.tls("kafka").wrap_socket(connection, server_hostname=host).close()
-    except TimeoutError:
-        raise
-    except (OSError, ValueError):
-        return

@@ -32,8 +32,6 @@ from .operations import (
     Estimate,
     Expire,
     FlushRedis,
-    MakeAnew,
-    Marker,
     Operation,
     PoisonRecords,
     Produce,
@@ -116,19 +114,6 @@ def test_each_fault_is_provoked_and_survived(name: str) -> None:
     fixed = FIXED[name]
     assert replay(fixed.seed, fixed.operations)[fixed.happens]
     assert fails(fixed.seed, fixed.operations, mutated(fixed.shows)())
-
-
-@pytest.mark.parametrize(
-    ("seed", "operations"),
-    [
-        (770105, [Produce(2, 9, 937), Wait(24), Marker(2), Wait(8.4), MakeAnew()]),
-        (770109, [Marker(1), Wait(2.66), Expire(1, 24, blind=False), FlushRedis()]),
-    ],
-    ids=["closes a step", "expires"],
-)
-def test_a_transaction_marker_counts_as_a_record(seed: int, operations: list[Operation]) -> None:
-    """Its append time closes steps. Once its offset has expired, an agent cannot tell that it had no report."""
-    replay(seed, operations)
 
 
 # Only a few lists in a hundred find these mutants. For each mutant, the search starts shortly before a seed whose list finds
