@@ -22,6 +22,7 @@ log = structlog.get_logger("ldpstream.agent")
 REPLACE_AFTER_S = 10.0  # after this time without progress, although the log has records, the detector seeks again
 STALLED_AFTER_S = 60.0  # after this time without progress, the process must be restarted
 WATCHDOG_S = 120.0  # a supervisor restarts the process that the watchdog has ended
+STDERR = 2  # the file descriptor, because Faust's worker may replace `sys.stderr` by an object without one
 
 
 @dataclass(slots=True, eq=False)
@@ -115,4 +116,4 @@ class StallDetector:
 
 def alive() -> None:
     """Starts or resets the watchdog: after `WATCHDOG_S` seconds without a call, it prints all stacks and ends the process."""
-    faulthandler.dump_traceback_later(WATCHDOG_S, exit=True)
+    faulthandler.dump_traceback_later(WATCHDOG_S, exit=True, file=STDERR)

@@ -50,7 +50,9 @@ def test_unusable_settings_are_one_line_and_exit_code_2(environment: dict[str, s
 
 
 def test_the_watchdog_ends_a_process_without_signs_of_life(tmp_path: Path) -> None:
-    code = "import time; from ldpstream.agents import stall_detector as s; s.WATCHDOG_S = 0.1; s.alive(); time.sleep(30)"
+    """Also if Faust's worker has replaced the standard error."""
+    code = "import io, sys, time; from ldpstream.agents import stall_detector as s; sys.stderr = io.StringIO()"
+    code += "; s.WATCHDOG_S = 0.1; s.alive(); time.sleep(30)"
     ended = run(["-c", code], tmp_path)
     assert ended.returncode == 1
     assert ended.stderr.startswith("Timeout")
