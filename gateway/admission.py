@@ -159,35 +159,18 @@ class MemoryLimit:
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes, self.taken_bytes = limit_bytes, 0
-        self.taken_by = dict[str, int]()  # only clients with requests in memory
+        self.taken_by = Counter[str]()  # only clients with requests in memory
 
-
-class Reservation:
-    """The part of a `MemoryLimit` that one body uses."""
-
-    def __init__(self, memory: MemoryLimit, client: Client) -> None:
-        self._memory, self._client, self._size = memory, client, 0
-
-    def grow(self, n_bytes: int) -> None:
-        """Reserves further bytes; raises Problem, and reserves nothing, if they would exceed a limit."""
-        memory, client = self._memory, self._client
-        taken, of_all = memory.taken_by.get(client.near, 0) + n_bytes, memory.taken_bytes + n_bytes
-        limit = memory.limit_bytes
-        if of_all > limit or (taken > limit // memory.PARTS and not client.relay):
+    def take(self, client: Client, n_bytes: int) -> None:
+        """Reserves bytes; raises Problem, and reserves nothing, if they would exceed a limit."""
+        taken, of_all = self.taken_by[client.near] + n_bytes, self.taken_bytes + n_bytes
+        if of_all > self.limit_bytes or (taken > self.limit_bytes // self.PARTS and not client.relay):
             detail = "too many bytes, of this client or of all, wait for the log; no report of this attempt is in the log"
             raise Problem("busy", detail)
-        memory.taken_bytes, memory.taken_by[client.near] = of_all, taken
-        self._size += n_bytes
+        self.taken_bytes, self.taken_by[client.near] = of_all, taken
 
-    def release(self) -> None:
-        """Releases all bytes."""
-        if not self._size:
-            return
-        memory, near = self._memory, self._client.near
-        memory.taken_bytes -= self._size
-        left = memory.taken_by[near] - self._size
-        if left:
-            memory.taken_by[near] = left
-        else:
-            del memory.taken_by[near]
-        self._size = 0
+    def give_back(self, client: Client, n_bytes: int) -> None:
+        self.taken_bytes -= n_bytes
+        self.taken_by[client.near] -= n_bytes
+        if not self.taken_by[client.near]:
+            del self.taken_by[client.near]

@@ -9,7 +9,7 @@ from typing import Final
 
 from ldpstream.engines.gateway_log import GatewayLog, Keyed
 from ldpstream.gateway import metrics
-from ldpstream.gateway.admission import NOT_ASKED, Client, MemoryLimit, Networks, RateLimit, Reservation, Tokens, neighbourhood
+from ldpstream.gateway.admission import NOT_ASKED, Client, MemoryLimit, Networks, RateLimit, Tokens, neighbourhood
 from ldpstream.gateway.budgets import KEYS, Budgets
 from ldpstream.gateway.http.bodies import (
     Checks,
@@ -26,7 +26,7 @@ from ldpstream.gateway.http.problems import MAX_RETRY_S, Problem
 from ldpstream.gateway.relay_keys import RelayKeys
 from ldpstream.gateway.shuffle import Shuffle
 from ldpstream.gateway.surveys import GatewaySurveys
-from ldpstream.gateway.waiting import Answer, WaitingRequest, share_used, unacknowledged
+from ldpstream.gateway.waiting import Answer, Handle, Request, WaitingRequest, share_used, unacknowledged
 from ldpstream.runtime.clock import ClockJumped, now_ms
 from ldpstream.surveys import Survey
 from ldpstream.surveys.report_key import request_hash
@@ -146,7 +146,7 @@ class Intake:
 
     def begin(self, pairs: Pairs, host: str, answer: Answer, relayed: bool = False) -> WaitingRequest:
         """Admits a request with reports. `receive` then takes the parts of its body, and `end` begins its checks."""
-        waiting = WaitingRequest(answer, relayed)
+        waiting = WaitingRequest(answer, self._memory, relayed)
         try:
             headers = read_headers(pairs)
             client = self._client(headers, host, waiting.begun_s, relayed)
@@ -156,31 +156,37 @@ class Intake:
             waiting.fail(error)
         return waiting
 
-    def begin_capsule(self, pairs: Pairs, host: str, limit: int, waiting: WaitingRequest) -> None:
+    def begin_capsule(self, request: Request, limit: int, handle: Handle) -> WaitingRequest:
         """Admits a request that a relay may send, with a body of at most this number of bytes."""
+        waiting = WaitingRequest(request.answer, self._memory)
         try:
-            self._expect_body(waiting, self.admit_anybody(host, relay=True), read_headers(pairs), limit)
+            waiting.handle, client = handle, self.admit_anybody(request.address, relay=True)
+            self._expect_body(waiting, client, read_headers(request.headers), limit)
         except Exception as error:
             waiting.fail(error)
+        return waiting
 
     def _expect_body(self, waiting: WaitingRequest, client: Client, headers: Headers, limit: int) -> None:
         declared = headers.get(b"content-length", b"")
         if declared.isdigit() and (len(declared) > 12 or int(declared) > limit):
             raise oversized(limit)
-        waiting.client, waiting.limit, waiting.reservation = client, limit, Reservation(self._memory, client)
-        waiting.reservation.grow(OVERHEAD_BYTES)
+        waiting.client, waiting.limit = client, limit
+        self._hold(waiting, OVERHEAD_BYTES)
+
+    def _hold(self, waiting: WaitingRequest, n_bytes: int) -> None:
+        self._memory.take(waiting.client, n_bytes)
+        waiting.held_bytes += n_bytes
 
     def receive(self, waiting: WaitingRequest, part: bytes) -> None:
         """Takes a part of the body, and charges the client. Does nothing if the request has its answer."""
-        if waiting.answer is None or waiting.reservation is None:
+        if waiting.answer is None:
             return
         try:
-            waiting.size += len(part)
             if not waiting.client.relay:
                 self._rate.charge(waiting.client, len(part) / BODY_BYTES, time.monotonic())
-            if waiting.size > waiting.limit:
+            if waiting.held_bytes + len(part) > OVERHEAD_BYTES + waiting.limit:
                 raise oversized(waiting.limit)
-            waiting.reservation.grow(len(part))
+            self._hold(waiting, len(part))
             waiting.parts.append(part)
         except Problem as problem:
             waiting.fail(problem)
@@ -263,9 +269,11 @@ class Intake:
             raise _collector_required()
         if survey.relay is not None and not waiting.relayed:
             raise Problem("relay required", "this survey takes reports only through a relay, which hides who sent them")
-        log = self.surveys.log_of(survey)
-        waiting.checks = checks
-        append = partial(self._append, log, survey, envelopes, body, checks, client, waiting)
+        waiting.checks, keyed = checks, None
+        if waiting.key is not None:
+            keyed = Keyed(request_hash(body, waiting.key), checks.earliest_step, checks.now_ms)
+            checks.panes[KEYS, survey.step_at(checks.now_ms)] = len(envelopes)
+        append = partial(self._append, waiting, self.surveys.log_of(survey), survey, envelopes, keyed)
         if waiting.relayed and (answer := waiting.answer) is not None:
             waiting.answer = partial(self._answer_later, answer)  # a refusal before this moment is answered at once
             self._shuffle.hold(partial(waiting.go_on, append))
@@ -283,23 +291,14 @@ class Intake:
     # ---- to the log
 
     def _append(
-        self,
-        log: GatewayLog,
-        survey: Survey,
-        envelopes: Sequence[bytes],
-        body: bytes,
-        checks: Checks,
-        client: Client,
-        waiting: WaitingRequest,
+        self, waiting: WaitingRequest, log: GatewayLog, survey: Survey, envelopes: Sequence[bytes], keyed: Keyed | None
     ) -> None:
-        keyed, amounts, key = None, checks.panes, waiting.key
-        if key is not None:
-            keyed = Keyed(request_hash(body, key), checks.earliest_step, checks.now_ms)
-            amounts[KEYS, survey.step_at(checks.now_ms)] = len(envelopes)
         if (budgets := self._budgets.get(survey.fingerprint)) is None:
             budgets = self._budgets[survey.fingerprint] = Budgets(survey)
+        client = waiting.client
         budgeted = None if client.collector or client.relay else client.near
-        if not budgets.charge(budgeted, amounts):
+        assert waiting.checks is not None
+        if not budgets.charge(budgeted, waiting.checks.panes):
             raise share_used(survey)
         waiting.charged = budgets, budgeted
         log.append(envelopes, keyed, waiting.done)

@@ -62,10 +62,7 @@ def published_key(intake: Intake, request: Request) -> Response:
 
 def begin_capsule(intake: Intake, request: Request) -> WaitingRequest:
     """Admits an encapsulated request."""
-    waiting = WaitingRequest(request.answer)
-    waiting.handle = partial(_take, intake, dict(request.headers), request.address)
-    intake.begin_capsule(request.headers, request.address, MAX_CAPSULE_BYTES, waiting)
-    return waiting
+    return intake.begin_capsule(request, MAX_CAPSULE_BYTES, partial(_take, intake, dict(request.headers), request.address))
 
 
 def _take(intake: Intake, headers: Headers, address: str, waiting: WaitingRequest, capsule: bytes) -> Iterator[None]:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from ldpstream.engines.gateway_log import Outcome
 from ldpstream.gateway import metrics
-from ldpstream.gateway.admission import Client, Reservation
+from ldpstream.gateway.admission import Client, MemoryLimit
 from ldpstream.gateway.budgets import Budgets
 from ldpstream.gateway.http.bodies import Checks
 from ldpstream.gateway.http.framing import Pairs
@@ -61,26 +61,26 @@ class WaitingRequest:
         answer: called once; None afterwards.
         handle: takes the whole body; yields where other tasks may run.
         limit: largest size of the body, in bytes.
+        held_bytes: the memory that the request has reserved.
         charged: the budgets, and the client that was charged.
         others: the requests that wait for the log, each with the monotonic time at which its wait ends.
     """
 
     __slots__ = (
-        "answer", "batch", "begun_s", "charged", "checks", "client", "handle", "key", "limit", "others", "parts", "relayed",
-        "reservation", "size",
+        "answer", "batch", "begun_s", "charged", "checks", "client", "handle", "held_bytes", "key", "limit", "memory", "others",
+        "parts", "relayed",
     )  # fmt: skip
 
     client: Client
-    handle: "Callable[[WaitingRequest, bytes], Iterator[None]]"
+    handle: "Handle"
     limit: int
 
-    def __init__(self, answer: Answer, relayed: bool = False) -> None:
+    def __init__(self, answer: Answer, memory: MemoryLimit, relayed: bool = False) -> None:
         self.begun_s = time.monotonic()
         self.answer: Answer | None = answer
         self.relayed, self.batch = relayed, False
         self.key: bytes | None = None
-        self.parts, self.size = list[bytes](), 0
-        self.reservation: Reservation | None = None
+        self.memory, self.held_bytes, self.parts = memory, 0, list[bytes]()
         self.checks: Checks | None = None
         self.charged: tuple[Budgets, Hashable] | None = None
         self.others: dict[WaitingRequest, float] = {}
@@ -134,8 +134,12 @@ class WaitingRequest:
 
     def release(self) -> None:
         """Releases the memory of the body."""
-        if self.reservation is not None:
-            self.reservation.release()
+        if self.held_bytes:
+            self.memory.give_back(self.client, self.held_bytes)
+            self.held_bytes = 0
+
+
+Handle = Callable[[WaitingRequest, bytes], Iterator[None]]
 
 
 def problem_of(error: Exception) -> Problem:
