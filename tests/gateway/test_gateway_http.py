@@ -207,27 +207,6 @@ def test_a_client_that_disconnects_before_its_answer_harms_nobody(served: MakeSe
     connection.close()
 
 
-def test_connections_beyond_the_limit_are_closed(served: MakeServed) -> None:
-    one = served(tokens=[TOKEN], most=2)
-    held, refused = [Socket(one.port) for _ in range(2)], Socket(one.port)
-    for connection in held:
-        connection.send(request(GOOD))
-        assert connection.answer()[0] == 202
-    with suppress(ConnectionError):
-        assert refused.is_closed()
-    held[0].close()
-
-    def accepted() -> bool:
-        connection = Socket(one.port)
-        with suppress(ConnectionError, AssertionError):
-            connection.send(request(GOOD))
-            return connection.answer()[0] == 202
-        return False
-
-    wait_until(accepted, lambda: "the closed connection still counts")
-    held[1].close()
-
-
 def test_an_error_in_the_gateway_is_a_500_and_the_connection_goes_on(served: MakeServed) -> None:
     one = served(tokens=[TOKEN])
     one.rig.log.failure = ZeroDivisionError("secret")

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import redis
 
-from ldpstream.agents.tally import tally
+from ldpstream.agents.tally import Record, tally
 from ldpstream.engines import PaneKey
 from ldpstream.engines.kafka.redis_connection import connect
 from ldpstream.engines.kafka.redis_results import RedisResults
@@ -82,7 +82,8 @@ def embedded(survey: Survey, data: Path, steps: list[int]) -> dict[str, Publicat
 
 def direct_tally(survey: Survey, data: Path, steps: list[int]) -> dict[PaneKey, CountTable]:
     """Count tables of the same reports, tallied directly."""
-    return tally(survey, produced_again(survey, data, steps).records()).counts
+    log = produced_again(survey, data, steps).log
+    return tally(survey, list(map(Record, *log.read(0, 2**53)))).counts
 
 
 def check_published(published: dict[str, Any], reference: dict[str, Publication], wanted: set[str]) -> None:

@@ -18,7 +18,7 @@ from kafka.errors import TopicAuthorizationFailedError
 from redis.exceptions import NoPermissionError
 
 from deploy.local.kafka_jars import JarsError
-from ldpstream.agents.tally import tally
+from ldpstream.agents.tally import Record, tally
 from ldpstream.engines import StoreUnavailable
 from ldpstream.engines.count_store import StoreRefused
 from ldpstream.engines.gateway_log import Keyed, Outcome
@@ -152,7 +152,7 @@ def test_the_pipeline_counts_exactly_with_the_documented_rights(site: Site, laun
     for turn, step in enumerate(steps):
         service.now_ms = survey.opens_ms(step)
         produce_step(survey, population, MemorySink(service.append), step, turn=turn)
-    direct = tally(survey, service.records())
+    direct = tally(survey, list(map(Record, *service.log.read(0, 2**53))))
     with connect(settings["estimator"]) as client:
         store = RedisCountStore(survey, client)
         assert store.tables(range(steps[-1] + 1)) == direct.counts

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ldpstream.agents.tally import Record
 from ldpstream.engines.folder.data_folder import MemoryFolder
 from ldpstream.engines.folder.folder_log import FolderLog
 from ldpstream.engines.folder.folder_results import FolderResults
@@ -17,9 +16,9 @@ from ldpstream.producers.values import ValueSource
 from ldpstream.publishing.estimates.frequencies import UNKNOWN, TrueAnswers, true_numbers
 from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.results import KeptResults
-from ldpstream.publishing.schedule import Publisher, Schedule
+from ldpstream.publishing.schedule import Schedule
 from ldpstream.services.counting import LogCounter
-from ldpstream.surveys import Reason, Survey
+from ldpstream.surveys import Survey
 
 
 class EmbeddedService:
@@ -27,26 +26,21 @@ class EmbeddedService:
 
     Attributes:
         now_ms: the current time, in ms; assign to the attribute to move the clock.
+        count: counts the records that the log has now.
+        rejected: returns the number of envelopes rejected so far, by reason.
     """
 
-    def __init__(self, survey: Survey, publishers: list[Publisher] | None = None) -> None:
+    def __init__(self, survey: Survey) -> None:
         self.now_ms, self._folder = survey.opens_ms(0), MemoryFolder()
         self.log = FolderLog(self._folder, survey, lambda: self.now_ms)
         self.store = FolderCountStore(self._folder, survey)
         self.results = KeptResults(survey, FolderResults(self._folder, survey))
-        self._counter = LogCounter(survey, self.store, self.log)
-        self._schedule = Schedule(survey, self.store, self.log, self.results, publishers or [])
+        self.count, self.rejected = LogCounter(survey, self.store, self.log).count, self.store.rejected
+        self._schedule = Schedule(survey, self.store, self.log, self.results, [])
 
     def append(self, envelope: bytes) -> None:
         with self._folder.write() as db:
             self.log.append(db, [envelope], b"")
-
-    def records(self) -> list[Record]:
-        """Returns all records of the log."""
-        return list(map(Record, *self.log.read(0, 2**53)))
-
-    def count(self) -> None:
-        self._counter.count()
 
     def estimate(self) -> list[Publication]:
         """Publishes the steps that are due."""
@@ -55,10 +49,6 @@ class EmbeddedService:
             self.count()
             made += self._schedule.run(self.now_ms)
         return made
-
-    def rejected(self) -> dict[Reason, int]:
-        """Returns the number of envelopes rejected so far, by reason."""
-        return self.store.rejected()
 
 
 class Truth:
@@ -80,16 +70,13 @@ class Truth:
 
     def settle(self, made: Sequence[Publication]) -> None:
         """Keeps the truth of new publications, and forgets the people's numbers that later publications do not need."""
-        for publication in made:
-            self.of(publication)
+        self._known |= {publication.key: self._of(publication) for publication in made}
         first = max((p.step + 2 - self._survey.window_steps for p in made), default=0)  # of the next publication's window
         self._numbers = {key: numbers for key, numbers in self._numbers.items() if key[2] >= first}
 
     def of(self, publication: Publication) -> TrueAnswers:
-        """Returns the true answers in a publication's span."""
-        if publication.key not in self._known:
-            self._known[publication.key] = self._of(publication)
-        return self._known[publication.key]
+        """Returns the true answers in a publication's span; unknown before `settle`."""
+        return self._known.get(publication.key, UNKNOWN)
 
     def _of(self, publication: Publication) -> TrueAnswers:
         survey = self._survey
@@ -126,16 +113,10 @@ class Demo:
         """
         survey, service, sink = self._survey, self.service, MemorySink(self.service.append)
         n_steps = self._source.n_steps if survey.n_steps is None else min(self._source.n_steps, survey.n_steps)
-        for step in range(n_steps):
-            service.now_ms = survey.opens_ms(step)
-            for pane in produce_step(survey, self._population, sink, step):
-                self.truth.add(pane.attribute, pane.cohort, step, pane.truth, pane.numbers)
-            service.count()
-            made = service.estimate()
-            self.truth.settle(made)
-            seen(step, made)
-        for step in range(n_steps, n_steps + survey.lateness_steps + 1):
+        for step in range(n_steps + survey.lateness_steps + 1):
             service.now_ms = survey.opens_ms(step) + survey.step_ms // 2
+            for pane in produce_step(survey, self._population, sink, step) if step < n_steps else ():
+                self.truth.add(pane.attribute, pane.cohort, step, pane.truth, pane.numbers)
             service.count()
             made = service.estimate()
             self.truth.settle(made)
