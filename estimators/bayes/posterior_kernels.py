@@ -16,6 +16,8 @@ LEAST = 1e-290  # smallest prior probability of a point
 WIDEST = 600.0  # largest difference of by · f over the grid, in nats; beyond it, the weight of a point could overflow
 SMALLEST, LARGEST = 1e-250, 1e250  # if the sum of a kind is outside, the loop computes the kind again with logarithms
 
+Entries = tuple[Floats, ...]
+
 
 @numba.njit(cache=True, error_model="numpy")
 def _exp_or_zero(x: float) -> Any:
@@ -24,19 +26,18 @@ def _exp_or_zero(x: float) -> Any:
 
 
 @numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
-def moments(
-    like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, prior: Floats, by: float,
-    mean: Floats, variance: Floats, mass: Floats,
-) -> tuple[float, float]:  # fmt: skip
+def moments(entries: Entries, prior: Floats, by: float, mean: Floats, variance: Floats, mass: Floats) -> tuple[float, float]:
     """Posterior of every kind under the prior tilted by exp(by · f).
 
     Args:
+        entries: the likelihood and the log-likelihood of each entry, and `start`, `first`, `points` and `times`.
         mean, variance: (kinds,) overwritten with the posteriors' means and variances.
         mass: (J,) overwritten with the sum of all values' posteriors.
 
     Returns:
         The sum of all values' means, and that of their variances.
     """
+    like, log_like, start, first, points, times = entries
     size, longest = points.size, 0
     narrow, middle = abs(by) * (points[size - 1] - points[0]) <= WIDEST, (points[0] + points[size - 1]) / 2
     weight = np.zeros(size)
@@ -84,21 +85,18 @@ def newton_step(sum_of_means: float, sum_of_variances: float, longest: float) ->
 
 
 @numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
-def fit_prior(
-    like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, base: Floats, mass: float,
-    rounds: int, longest: float, prior: Floats, by: float,
-) -> float:  # fmt: skip
+def fit_prior(entries: Entries, base: Floats, mass: float, rounds: int, longest: float, prior: Floats, by: float) -> float:
     """Makes EM steps for the prior of the shares, and Newton steps for λ; returns the new λ.
 
     Args:
-        like, log_like, start, first, points, times: as in `moments`.
         base: (J,) base distribution of the Dirichlet process.
         mass: number of further values that each step counts, distributed as `base`.
         prior: (J,) the first prior; overwritten with the fitted prior.
     """
+    points, times = entries[4], entries[5]
     (mean, variance), drawn, k = np.empty((2, times.size)), np.empty(points.size), times.sum()
     for _ in range(rounds):
-        means, variances = moments(like, log_like, start, first, points, times, prior, by, mean, variance, drawn)
+        means, variances = moments(entries, prior, by, mean, variance, drawn)
         for j in range(points.size):
             prior[j] = max((mass * base[j] + drawn[j]) / (mass + k), LEAST)
         by -= newton_step(means, variances, longest)
@@ -107,8 +105,8 @@ def fit_prior(
 
 @numba.njit(cache=True, error_model="numpy")
 def meet_sum(
-    like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, prior: Floats, by: float,
-    rounds: int, tolerance: float, longest: float, mean: Floats, variance: Floats, mass: Floats,
+    entries: Entries, prior: Floats, by: float, rounds: int, tolerance: float, longest: float, mean: Floats, variance: Floats,
+    mass: Floats,
 ) -> tuple[float, float, float]:  # fmt: skip
     """Makes Newton steps for λ under a fixed prior, until the means sum to 1 to within `tolerance`, or after `rounds` steps.
 
@@ -121,7 +119,7 @@ def meet_sum(
     low, high, means, evaluated = -math.inf, math.inf, math.nan, by
     for _ in range(rounds):
         evaluated = by
-        means, variances = moments(like, log_like, start, first, points, times, prior, by, mean, variance, mass)
+        means, variances = moments(entries, prior, by, mean, variance, mass)
         if means > 1:
             high = by
         else:
@@ -135,16 +133,14 @@ def meet_sum(
 
 
 @numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
-def tilt(
-    log_like: Floats, start: Floats, first: Floats, points: Floats, prior: Floats, by: float, like: Floats, chances: Floats,
-    largest: Floats,
-) -> None:  # fmt: skip
+def tilt(entries: Entries, prior: Floats, by: float, like: Floats, chances: Floats, largest: Floats) -> None:
     """Writes exp(log_like + by · f) to `like`, divided by the largest number of each kind.
 
     Args:
         chances: overwritten with the posterior of every kind, one probability for each entry.
         largest: (kinds,) overwritten with the logarithm of each kind's largest number.
     """
+    _, log_like, start, first, points, _ = entries
     for i in range(first.size):
         own, log_own, found = like[start[i] : start[i + 1]], log_like[start[i] : start[i + 1]], chances[start[i] : start[i + 1]]
         f, before, highest, norm = points[first[i] :], prior[first[i] :], -math.inf, 0.0
@@ -162,8 +158,8 @@ def tilt(
 
 @numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def given_others(
-    like: Floats, start: Floats, first: Floats, points: Floats, base: Floats, mass: float, total: Floats, chances: Floats,
-    found: Floats, norm: Floats, mean: Floats, variance: Floats,
+    entries: Entries, like: Floats, base: Floats, mass: float, total: Floats, chances: Floats, found: Floats, norm: Floats,
+    mean: Floats, variance: Floats,
 ) -> None:  # fmt: skip
     """Posterior of every kind, if the prior is fitted to the other values only.
 
@@ -174,6 +170,7 @@ def given_others(
         found: overwritten with the posteriors times `norm`, one number for each entry.
         norm, mean, variance: (kinds,) overwritten with the posteriors' norms, means and variances.
     """
+    _, _, start, first, points, _ = entries
     for i in range(first.size):
         own, share, weight = like[start[i] : start[i + 1]], chances[start[i] : start[i + 1]], found[start[i] : start[i + 1]]
         f, of_base, of_all, sum_0, sum_1, sum_2 = points[first[i] :], base[first[i] :], total[first[i] :], 0.0, 0.0, 0.0
@@ -197,12 +194,13 @@ def blur(padded: Floats, weights: Floats, found: Floats) -> None:
 
 
 @numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
-def given_the_sum(found: Floats, start: Floats, first: Floats, points: Floats, mean: Floats, others: Floats) -> None:
+def given_the_sum(entries: Entries, found: Floats, mean: Floats, others: Floats) -> None:
     """Conditions the posteriors of `given_others` on the sum of the shares, and normalises them.
 
     Args:
         others: (kinds,) variance of the sum of the other values' shares.
     """
+    _, _, start, first, points, _ = entries
     for i in range(first.size):
         weight, f, norm, nearest = found[start[i] : start[i + 1]], points[first[i] :], 0.0, math.inf
         for j in range(weight.size):
@@ -215,19 +213,16 @@ def given_the_sum(found: Floats, start: Floats, first: Floats, points: Floats, m
 
 
 @numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
-def fit_weights(
-    like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, components: Floats,
-    begin: Floats, rounds: int, longest: float, weights: Floats,
-) -> None:  # fmt: skip
+def fit_weights(entries: Entries, components: Floats, begin: Floats, rounds: int, longest: float, weights: Floats) -> None:
     """Makes EM steps for the weights of a mixture prior, and Newton steps for λ from λ = 0.
 
     Args:
-        like, log_like, start, first, points, times: as in `moments`.
         components: (components, J) probabilities of the points.
         begin: (components,) the first weights. Each step also counts them as one further value.
         rounds, longest: as in `fit_prior`.
         weights: (components,) overwritten with the fitted weights.
     """
+    points, times = entries[4], entries[5]
     size, k, by = points.size, times.sum(), 0.0
     (mean, variance), (drawn, mixture) = np.empty((2, times.size)), np.empty((2, size))
     for a in range(begin.size):
@@ -239,7 +234,7 @@ def fit_weights(
                 mixture[j] += weights[a] * components[a, j]
         for j in range(size):
             mixture[j] = max(mixture[j], LEAST)
-        means, variances = moments(like, log_like, start, first, points, times, mixture, by, mean, variance, drawn)
+        means, variances = moments(entries, mixture, by, mean, variance, drawn)
         for j in range(size):
             drawn[j] /= mixture[j]
         for a in range(begin.size):

@@ -145,15 +145,15 @@ def _fit_mass(
     """Overwrites `prior` with G. Returns the fit and λ."""
     from ldpstream.estimators.bayes.posterior_kernels import blur, fit_prior, given_others, given_the_sum, meet_sum, tilt
 
-    longest, (_, log_like, start, first, points, times) = _longest(values, values.kind.size), entries
+    longest, (_, log_like, _, _, points, times) = _longest(values, values.kind.size), entries
     (like, wide, smooth_chances), smooth = np.empty((3, log_like.size)), np.empty(points.size)
     around, around_total = np.zeros(log_like.size + 2 * REACH), np.empty(points.size + 2 * REACH)
     chances, total = around[REACH:-REACH], around_total[REACH:-REACH]
     mean, variance, largest, norm, centre, spread = np.empty((6, times.size))
-    by = fit_prior(*merged, base, mass, ROUNDS, longest, prior, by)
-    sum_of_means, evaluated, by = meet_sum(*entries, prior, by, NEWTON_STEPS, SUM_TOLERANCE, longest, mean, variance, total)
-    tilt(log_like, start, first, points, prior, evaluated, like, chances, largest)
-    given_others(like, start, first, points, base, mass, total, chances, wide, norm, centre, spread)
+    by = fit_prior(merged, base, mass, ROUNDS, longest, prior, by)
+    sum_of_means, evaluated, by = meet_sum(entries, prior, by, NEWTON_STEPS, SUM_TOLERANCE, longest, mean, variance, total)
+    tilt(entries, prior, evaluated, like, chances, largest)
+    given_others(entries, like, base, mass, total, chances, wide, norm, centre, spread)
     fitted, k = (mass * base + total) / (mass + times.sum()), times.sum()
     ratio = k * (fitted @ points**2 - (fitted @ points) ** 2) / (times @ variance + 1e-300)
     score = times @ (np.log(norm / (mass + k - 1)) + largest) - evaluated + math.log(max(ratio, 1.0)) / 2
@@ -161,9 +161,9 @@ def _fit_mass(
         around_total[:REACH], around_total[-REACH:] = total[0], total[-1]
         blur(around_total, BLUR_WEIGHTS, smooth)
         blur(around, BLUR_WEIGHTS, smooth_chances)
-        given_others(like, start, first, points, base, mass, smooth, smooth_chances, wide, norm, centre, spread)
+        given_others(entries, like, base, mass, smooth, smooth_chances, wide, norm, centre, spread)
         others = np.maximum(times @ spread - spread, (SPACING * values.error) ** 2)  # at least about the width of a cell
-        given_the_sum(wide, start, first, points, centre, others)
+        given_the_sum(entries, wide, centre, others)
     return _Fit(float(score), mean, wide, sum_of_means - 1), by
 
 
@@ -190,7 +190,7 @@ def _base(values: ValueLikelihood, k: int) -> FloatArray:
     first = np.full(len(components), (1 - NEARLY_EQUAL) / len(components))
     first[len(SHAPES) - 1] += NEARLY_EQUAL
     weights = np.empty(len(components))
-    fit_weights(*_entries(values), components, first, BASE_ROUNDS, _longest(values, k), weights)
+    fit_weights(_entries(values), components, first, BASE_ROUNDS, _longest(values, k), weights)
     tail = min(TAIL_SHARE, TAIL_VALUES / k)
     mixture = (1 - tail) * weights @ components + tail * laws[-1]
     return np.asarray(np.maximum(mixture, LEAST))

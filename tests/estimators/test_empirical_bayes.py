@@ -140,7 +140,7 @@ def test_one_exponential_a_point_gives_the_sums_of_one_exponential_an_entry(by: 
     prior = np.full(values.points.size, floor)
     prior[0 if floor else slice(None)] = 1.0
     (mean, variance), drawn = np.empty((2, values.times.size)), np.empty(values.points.size)
-    sums = moments(*_entries(values), prior, by, mean, variance, drawn)
+    sums = moments(_entries(values), prior, by, mean, variance, drawn)
     with np.errstate(divide="ignore"):
         log_dense = np.full((values.first.size, values.points.size), -np.inf)
         log_dense[entries(values)] = values.log_like
