@@ -36,7 +36,6 @@ IRREGULAR_TAU, SIGMAS = 2.0, (0.5, 1.0, 2.0)  # exponent of τ for 100 cells, an
 SCALES = (1e-2, 5e-4, 2e-5)  # scales of the inverse gamma distribution of the steps' variances, for the models with jumps
 DEGREES = 0.5  # half of the degrees of freedom of t
 ROUNDS, GAIN = 30, 0.03  # the search for a mode ends after so many rounds, or when a round gains less than this, in nats
-SHORT_ROUNDS, SHORT_GAIN = 3, 0.1  # the same between two updates of the steps' variances
 UPDATES, ENOUGH = 24, 0.3  # most updates of these variances; they end when the bound rises by less than this, in nats
 ROUNDING = 1e-12  # a relative gain below this is rounding
 
@@ -154,7 +153,7 @@ def _family(likelihood: Likelihood, kind: str, order: int, heaps: Heaps) -> list
 
 
 def _gaussian(likelihood: Likelihood, kind: str, start: FloatArray, q: FloatArray, log_det: float) -> ModelFit:
-    eta, f, value, factor, converged = _mode(likelihood, start, q, ROUNDS, GAIN)
+    eta, f, value, factor, converged = _mode(likelihood, start, q)
     evidence = value + 0.5 * log_det - float(np.log(np.diag(factor)).sum())
     return ModelFit(kind, eta, f, factor, evidence, converged=converged)
 
@@ -166,11 +165,9 @@ def _jumps(likelihood: Likelihood, eta: FloatArray, scale: float, squares: Float
     squares = np.full(size, 2 * scale) if squares is None else squares
     constant = size * (math.lgamma(a + 0.5) - math.lgamma(a) + a * math.log(scale) + 0.5)
     best = -math.inf
-    for update in range(UPDATES):
+    for _ in range(UPDATES):
         precision = (a + 0.5) / (scale + squares / 2)
-        last = update == UPDATES - 1
-        rounds = ROUNDS if last else SHORT_ROUNDS
-        eta, f, value, factor, converged = _mode(likelihood, eta, _of_levels(np.diag(precision)), rounds, SHORT_GAIN)
+        eta, f, value, factor, converged = _mode(likelihood, eta, _of_levels(np.diag(precision)))
         covariance = np.pad(lapack.dpotri(factor, lower=1)[0], ((1, 0), (1, 0)))  # its lower triangle
         own = np.diag(covariance)
         variance = own[1:] + own[:-1] - 2 * np.diag(covariance, -1)
@@ -186,14 +183,12 @@ def _jumps(likelihood: Likelihood, eta: FloatArray, scale: float, squares: Float
     return ModelFit("jumps", eta, f, factor, bound, squares=squares, converged=converged)
 
 
-def _mode(
-    likelihood: Likelihood, eta: FloatArray, q: FloatArray, rounds: int, gain: float
-) -> tuple[FloatArray, FloatArray, float, FloatArray, bool]:
+def _mode(likelihood: Likelihood, eta: FloatArray, q: FloatArray) -> tuple[FloatArray, FloatArray, float, FloatArray, bool]:
     from scipy.linalg import lapack  # slow to load; only estimates need it
 
     f = likelihood.shares(eta)
     value = likelihood(f) - 0.5 * float(eta @ (q @ eta))
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         ascent = likelihood.slope(f) - q @ eta
         step = lapack.dpotrs(_factor(likelihood, f, q), ascent, lower=1)[0]
         length, after = 1.0, -math.inf
@@ -205,7 +200,7 @@ def _mode(
         if not after >= value:
             break
         gained, eta, f, value = after - value, tried, shares, after
-        if gained < max(gain, ROUNDING * abs(value)):
+        if gained < max(GAIN, ROUNDING * abs(value)):
             break
     else:
         return eta, f, value, _factor(likelihood, f, q), False
