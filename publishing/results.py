@@ -33,8 +33,8 @@ class KeptResults:
     """
 
     def __init__(self, survey: Survey, store: ResultStore) -> None:
-        self._survey, self.store, self._reader = survey, store, StoredReader(survey, store.kind)
-        self._decode = partial(decode_publication, where=store.where)
+        self._survey, self.store = survey, store
+        self._read = StoredReader(survey, store.kind, partial(decode_publication, where=store.where)).read
         self._seen: tuple[Progress | None, bytes | None] = (None, None)  # the progress last read, and its bytes in the store
 
     def lead(self, for_ms: int | None = None) -> bool:
@@ -86,15 +86,12 @@ class KeptResults:
 
     def get(self, keys: Sequence[str]) -> list[Publication | None]:
         """Returns the last saved publication of each key (`Publication.key`); None for a missing publication."""
-        return [self._decoded(key, value) for key, value in zip(keys, self.store.get(keys), strict=True)] if keys else []
+        return [self._read(key, value) for key, value in zip(keys, self.store.get(keys), strict=True)] if keys else []
 
     def history(self) -> list[Publication]:
         """Returns all publications kept, oldest step first."""
-        found = (self._decoded(key, value) for key, value in self.store.history())
+        found = (self._read(key, value) for key, value in self.store.history())
         return in_order([p for p in found if p is not None])
-
-    def _decoded(self, key: str, value: bytes | None) -> Publication | None:
-        return self._reader.decode(self._decode, value, key)
 
 
 def state_format(state: bytes) -> int:

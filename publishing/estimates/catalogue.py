@@ -25,7 +25,6 @@ INVERSION = "mi"  # the raw matrix inversion, which the filter observes and whic
 FILTER = "filter"  # the filtered curve
 MAX_FILTERED = 10_000  # values; an attribute with more values has no filtered curve (a state of 1.2 kB per value)
 MAX_LIKELIHOOD = 10_000  # values; for more, IBU and maximum likelihood are not published (time, and bytes of a publication)
-MAX_IBU_WORK = 200_000_000  # limit of iterations × values × levels; above it, IBU gets fewer iterations
 
 For = Literal["any mechanism", "mechanisms of categories", "mechanisms of numbers"]
 Intervals = Literal["always", "unless biased", "never"]
@@ -109,11 +108,6 @@ def _empirical_bayes(counts: AttributeCounts) -> Estimate:
     return empirical_bayes(counts.groups, ordered=ordered, widths=widths, steps=counts.reports)
 
 
-def _ibu(counts: AttributeCounts) -> Estimate:
-    iterations = min(10_000, max(100, MAX_IBU_WORK // (counts.k * len(counts.groups))))
-    return ibu(counts.groups, max_iter=iterations, steps=counts.reports, likelihood="support")
-
-
 ESTIMATORS: tuple[PublishedEstimator, ...] = (
     PublishedEstimator(
         name="eb",
@@ -142,7 +136,7 @@ ESTIMATORS: tuple[PublishedEstimator, ...] = (
         mechanisms="mechanisms of categories",
         max_k=MAX_LIKELIHOOD,
         intervals="unless biased",
-        make=_ibu,
+        make=lambda counts: ibu(counts.groups, steps=counts.reports, likelihood="support"),
     ),
     PublishedEstimator(
         name="mle",

@@ -76,12 +76,9 @@ def _span(shown: ShownPublication, field: str) -> Numbers:
     return [((shown.p.attribute, shown.p.span), attrgetter(field)(shown.p))]
 
 
-def _counts(shown: ShownPublication, field: str) -> Numbers:
-    return _span(shown, field) if shown.p.span != "filtered" else ()  # the filtered curve has no counts of its own
-
-
 def _levels(shown: ShownPublication, field: str) -> Numbers:
-    return _counts(shown, field) if len(shown.p.privacy) > 1 else ()
+    compared = shown.p.span != "filtered" and len(shown.p.privacy) > 1  # the filtered curve has no counts of its own
+    return _span(shown, field) if compared else ()
 
 
 def _cohort(shown: ShownPublication, field: str) -> Numbers:

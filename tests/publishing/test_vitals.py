@@ -1,8 +1,6 @@
 """Tests the gauges of the estimator: the counting agents' lag, and detected jumps."""
 
 import math
-from collections.abc import Collection
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -16,35 +14,20 @@ from ldpstream.publishing.process.vitals import LAG_EVERY_MS, Vitals
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.schedule import MARGIN_MS, Schedule
-from ldpstream.surveys import load_survey
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
 
 from .metrics_rig import Gauges
+from .schedule_rig import SURVEY, ScheduleLog
 
-SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
 
-
-class Ends:
-    def __init__(self, n_records: dict[int, int]) -> None:
-        self.n_records = n_records
-
-    def described(self) -> tuple[str, Collection[int]]:
-        return "", self.n_records
-
-    def earliest_ms(self) -> int | None:
-        return SURVEY.start_ms
-
-    def ends(self) -> dict[int, int]:
-        return self.n_records
-
-    def mark(self, partitions: Collection[int]) -> dict[int, int]:
-        raise AssertionError("every partition has a record after the close")
+def log_of(*n_records: int) -> ScheduleLog:
+    return ScheduleLog(*([SURVEY.start_ms] * n for n in n_records))
 
 
 class Watched:
     """An estimator with its gauges; the estimator works or is on standby."""
 
-    def __init__(self, store: MemoryCountStore, log: Ends, results: KeptResults) -> None:
+    def __init__(self, store: MemoryCountStore, log: ScheduleLog, results: KeptResults) -> None:
         self.gauge = Gauges(SURVEY)
         self.vitals = Vitals(SURVEY, store, log, results, self.gauge)
         self.schedule = Schedule(SURVEY, store, log, results, [self.gauge])
@@ -55,13 +38,13 @@ def due_s(step: int) -> float:
 
 
 def test_the_lag_counts_uncounted_records_and_is_never_negative() -> None:
-    store, log = MemoryCountStore(SURVEY), Ends({0: 100, 1: 50, 2: 7})
+    store, log = MemoryCountStore(SURVEY), log_of(100, 50, 7)
     store.commit(0, None, Checkpoint(60, 0, {}, {}))
     store.commit(2, None, Checkpoint(9, 0, {}, {}))  # counted when the log was longer
     watched, now_ms = Watched(store, log, MemoryResults()), SURVEY.start_ms
     watched.vitals.look(now_ms)
     assert watched.gauge("lag_records") == 40 + 50 + 0
-    log.n_records = {0: 200, 1: 50, 2: 7}
+    log.times = log_of(200, 50, 7).times
     watched.vitals.look(now_ms + LAG_EVERY_MS - 1)
     assert watched.gauge("lag_records") == 90, "the agents have not read the log again yet"
     watched.vitals.look(now_ms + LAG_EVERY_MS)
@@ -70,7 +53,7 @@ def test_the_lag_counts_uncounted_records_and_is_never_negative() -> None:
 
 @pytest.mark.parametrize(("now_step", "due"), [(-3, 0), (0, 0), (4, 4)])
 def test_an_estimator_without_progress_becomes_overdue(now_step: int, due: int) -> None:
-    watched = Watched(MemoryCountStore(SURVEY), Ends({0: 0}), MemoryResults())
+    watched = Watched(MemoryCountStore(SURVEY), log_of(1), MemoryResults())
     unknown = watched.gauge("next_estimate_due_timestamp_seconds")
     assert unknown is not None
     assert math.isnan(unknown)  # 0 would be overdue
@@ -82,7 +65,7 @@ def test_an_estimator_without_progress_becomes_overdue(now_step: int, due: int) 
 def test_an_ended_survey_is_never_overdue() -> None:
     ending, results = replace(SURVEY, ends=4), MemoryResults()
     gauges = Gauges(ending)
-    vitals = Vitals(ending, MemoryCountStore(ending), Ends({0: 0}), results, gauges)
+    vitals = Vitals(ending, MemoryCountStore(ending), log_of(1), results, gauges)
     due = []
     for next_step in (3, 4):
         assert results.save([], results.progress(), Progress(first_step=0, next_step=next_step))
@@ -92,7 +75,7 @@ def test_an_ended_survey_is_never_overdue() -> None:
 
 
 def test_a_standby_estimator_shows_the_working_ones_estimates() -> None:
-    store, log, results = MemoryCountStore(SURVEY), Ends({0: 0}), MemoryResults()
+    store, log, results = MemoryCountStore(SURVEY), log_of(1), MemoryResults()
     m = SURVEY.mechanisms[0][0]
     store.commit(0, None, Checkpoint(0, SURVEY.closes_ms(9), {PaneKey(0, 0, 1): m.tabulate(np.zeros(5, np.uint8))}, {}))
     works, stands_by = Watched(store, log, results), Watched(store, log, results)
@@ -127,7 +110,7 @@ def two_steps() -> MemoryCountStore:
 
 def test_the_filtered_curve_has_gauges_of_its_shares_and_none_of_counts() -> None:
     results = MemoryResults()
-    watched = Watched(two_steps(), Ends({0: 0}), results)
+    watched = Watched(two_steps(), log_of(1), results)
     curve, alone = filtered_and_alone(watched, results)
     of = {"attribute": "latency_ms", "span": "filtered"}
     value = of | {"estimator": "filter", "index": "00", "value": SURVEY.attributes[1].label(0)}
@@ -144,7 +127,7 @@ def test_the_filtered_curve_has_gauges_of_its_shares_and_none_of_counts() -> Non
 
 def test_the_gauges_show_the_last_jump_and_the_counter_counts_published_jumps() -> None:
     results = MemoryResults()
-    curve, alone = filtered_and_alone(Watched(two_steps(), Ends({0: 0}), results), results)
+    curve, alone = filtered_and_alone(Watched(two_steps(), log_of(1), results), results)
     assert curve.change is None
     prometheus = Gauges(SURVEY)
 

@@ -33,7 +33,7 @@ class KafkaPublisher:
     """
 
     def __init__(self, survey: Survey, settings: Settings) -> None:
-        self._topic, self._reader = survey.estimates_topic, StoredReader(survey, "kafka")
+        self._topic, self._stored = survey.estimates_topic, StoredReader(survey, "kafka", _publication.decode)
         self._fingerprint, self._settings = survey.fingerprint.hex(), settings
         self._transactional_id = f"ldpstream-{survey.name}-{survey.fingerprint.hex()}"
         self._producer: Producer | None = None
@@ -106,7 +106,7 @@ class KafkaPublisher:
         with self._unavailable_on_error():
             for record in self._open_topic().records(min(wanted), max(wanted) + 1):
                 if (key := wanted.get(record.offset)) is not None:
-                    publication = self._reader.decode(_publication.decode, record.value, key)
+                    publication = self._stored.read(key, record.value)
                     if publication is not None:
                         found[key] = publication
         for key in set(keys) - found.keys():
