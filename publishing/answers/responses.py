@@ -329,14 +329,9 @@ class ApiResponses:
         lines, truths = [], [self._true(p).numbers for p in found]
         for number in names:
             known = [p.numbers.get(number) for p in found]
-            lines.append(
-                schema.NumberLine(
-                    name=number, values=[None if x is None else x.value for x in known],
-                    low=[None if x is None else x.low for x in known],
-                    high=[None if x is None else x.high for x in known],
-                    truth=[truth.get(number) for truth in truths] if self._truth else None,
-                )
-            )  # fmt: skip
+            values, low, high = ([getattr(x, part, None) for x in known] for part in ("value", "low", "high"))
+            truth = [of.get(number) for of in truths] if self._truth else None
+            lines.append(schema.NumberLine(name=number, values=values, low=low, high=high, truth=truth))
         return schema.NumberSeries(
             **of_steps(self._survey, found, every), survey=self._survey.name, attribute=name, span=span, cohort=query.cohort,
             estimator=self._estimator(found[-1], None), lines=lines,

@@ -60,12 +60,6 @@ class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
     def nothing(cls, k: int) -> "Frequencies":
         return cls(frequencies=[None] * k, standard_errors=[None] * k, iterations=0, converged=False)
 
-    def at(self, values: Sequence[int]) -> "Frequencies":
-        lists = {name: getattr(self, name) for name in ("frequencies", "standard_errors", "low", "high")}
-        return msgspec.structs.replace(
-            self, **{name: None if numbers is None else [numbers[i] for i in values] for name, numbers in lists.items()}
-        )
-
     def estimate(self) -> Estimate:
         gap = math.nan if self.gap is None else self.gap
         f, errors = with_nan(self.frequencies), with_nan(self.standard_errors)

@@ -26,7 +26,7 @@ class ShownPublication(NamedTuple):
     survey: Survey
     p: Publication
     values: Sequence[Labels] = ()
-    shares: Mapping[str, tuple[Sequence[float], Sequence[float], Sequence[float]]] = {}
+    shares: Mapping[str, Sequence[Sequence[float]]] = {}
 
 
 class Metric(NamedTuple):

@@ -85,8 +85,8 @@ class PrometheusPublisher(Collector):
     def _with_shares(self, p: Publication) -> ShownPublication:
         attribute, values = self._survey.attributes[self._survey.index(p.attribute)], self._values(p)
         width = len(str(attribute.k - 1))  # zeros keep the numeric order
-        found = {name: p.estimators[name].at(values).estimate() for name in ([p.main] if self._brief else p.estimators)}
-        shares = {name: (of.frequencies.tolist(), *(end.tolist() for end in of.interval())) for name, of in found.items()}
+        found = {name: p.estimators[name].estimate() for name in ([p.main] if self._brief else p.estimators)}
+        shares = {name: [x[values].tolist() for x in (of.frequencies, *of.interval())] for name, of in found.items()}
         return ShownPublication(self._survey, p, [(str(i).zfill(width), attribute.label(i)) for i in values], shares)
 
     def _values(self, p: Publication) -> list[int]:
@@ -98,8 +98,8 @@ class PrometheusPublisher(Collector):
                 first = p.estimators[p.main].estimate().frequencies
                 if np.isnan(first).any():  # nobody has reported
                     return []
-                self._shown[p.attribute] = sorted(range(len(first)), key=lambda i: -first[i])
-                del self._shown[p.attribute][BRIEF_VALUES if self._brief else TOP_VALUES :]
+                most = BRIEF_VALUES if self._brief else TOP_VALUES
+                self._shown[p.attribute] = np.argsort(-first, kind="stable")[:most].tolist()
         return self._shown[p.attribute]
 
     def collect(self) -> Iterable[Metric]:
