@@ -46,6 +46,7 @@ from ldpstream.publishing.estimates.publication import (
 )
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.results import KeptResults
+from ldpstream.runtime.clock import now_ms
 from ldpstream.surveys import Attribute, Reason, Survey
 from ldpstream.surveys.life.notes import Note
 
@@ -61,12 +62,16 @@ class NotAllowed(Exception):
     """An argument that is not allowed."""
 
 
-class ApiResponses:
-    """Builds the bodies of responses from the saved publications.
+class Served:
+    """A survey as the API and the page show it: builds the bodies of the answers from the saved publications.
 
     Args:
+        rejected: returns the number of envelopes rejected so far, by reason.
         truth: returns the true answers in a publication's span; only a simulation has true answers.
         replaced: returns the surveys that `survey` replaces, directly or through another one, latest first.
+        largest_client: returns `Status.largest_client`.
+        signed: returns the time of the survey's latest signature; None if it has none.
+        notes: returns the operator's notes, which the page shows in curves.
 
     Raises (some methods):
         NotFound: if something does not exist, or does not exist yet.
@@ -75,44 +80,52 @@ class ApiResponses:
     """
 
     def __init__(
-        self, survey: Survey, source: KeptResults, truth: Truths | None, replaced: Callable[[], Sequence[Replaced]] = tuple
+        self,
+        survey: Survey,
+        source: KeptResults,
+        rejected: Callable[[], dict[Reason, int]],
+        truth: Truths | None = None,
+        clock: Callable[[], int] = now_ms,
+        replaced: Callable[[], Sequence[Replaced]] = tuple,
+        largest_client: Callable[[], float | None] = lambda: None,
+        signed: Callable[[], datetime | None] = lambda: None,
+        notes: Callable[[], list[Note]] = list,
     ) -> None:
-        self._survey, self._source, self._truth, self._replaced = survey, source, truth, replaced
+        self.survey, self.source, self._rejected, self._truth, self.clock = survey, source, rejected, truth, clock
+        self._replaced, self._largest_client, self.signed, self._notes = replaced, largest_client, signed, notes
         self._attributes = {attribute.name: attribute for attribute in survey.attributes}
         self._cards = lru_cache(maxsize=4)(self._read_cards)
-        self._brief = lru_cache(maxsize=1)(lambda _, now_ms: self.status("window", {}, now_ms, outlook=False))
+        self._brief = lru_cache(maxsize=1)(lambda _, at_ms: self.status("window", at_ms, outlook=False))
 
-    def survey_info(self, signed: datetime | None = None, notes: Sequence[Note] = ()) -> SurveyInfo:
-        return survey_info(self._survey, simulated=self._truth is not None, signed=signed, notes=notes)
+    def survey_info(self) -> SurveyInfo:
+        return survey_info(self.survey, simulated=self._truth is not None, signed=self.signed(), notes=self._notes())
 
     def latest_step(self) -> int | None:
-        progress = self._source.progress()
+        progress = self.source.progress()
         return None if progress is None or progress.next_step == progress.first_step else progress.next_step - 1
 
-    def status(
-        self, span: Span, rejected: dict[Reason, int], now_ms: int, outlook: bool = True, largest_client: float | None = None
-    ) -> schema.Status:
-        s, progress, latest = self._survey, self._source.progress(), self.latest_step()
-        due = max(0, s.step_at(now_ms)) if progress is None else progress.next_step
+    def status(self, span: Span, at_ms: int, outlook: bool = True) -> schema.Status:
+        s, progress, latest = self.survey, self.source.progress(), self.latest_step()
+        due = max(0, s.step_at(at_ms)) if progress is None else progress.next_step
         return schema.Status(
             attributes=[] if latest is None else self._overviews(span, latest, outlook),
-            rejected=rejected,
-            largest_client=largest_client,
+            rejected=self._rejected(),
+            largest_client=self._largest_client(),
             first_step=None if progress is None or latest is None else max(progress.first_step, latest - s.retention_steps + 1),
             latest_step=latest,
-            now_ms=now_ms,
+            now_ms=at_ms,
             due_ms=None if self._truth or s.ended(due) else s.closes_ms(due),
         )
 
-    def summary(self, now_ms: int) -> SurveySummary:
+    def summary(self, at_ms: int) -> SurveySummary:
         """Reads the estimates only if the progress has changed. Before the first publication, the status follows the clock."""
-        progress = self._source.progress()
-        return summary_of(self._survey, self._brief(progress, now_ms if progress is None else 0), now_ms)
+        progress = self.source.progress()
+        return summary_of(self.survey, self._brief(progress, at_ms if progress is None else 0), at_ms)
 
     def _overviews(self, span: Span, step: int, outlook: bool) -> list[schema.AttributeStatus]:
         counted: Span = "window" if span == "filtered" else span  # the filter has no counts of its own to compare levels
         keys = {s: [publication_key(name, s, step) for name in self._attributes] for s in (counted, "step", "filtered")}
-        found = {s: self._source.get(wanted) for s, wanted in keys.items()}
+        found = {s: self.source.get(wanted) for s, wanted in keys.items()}
         overviews = []
         for counts, of_step, curve in zip(found[counted], found["step"], found["filtered"], strict=True):
             shown = (curve or of_step) if span == "filtered" else counts
@@ -126,7 +139,7 @@ class ApiResponses:
         label, said, levels = self._attributes[p.attribute].label, of_step.diagnostics, counted.diagnostics
         change = None if curve is None else curve.change
         return schema.AttributeStatus(
-            **of_span(self._survey, p), attribute=p.attribute, span=p.span, privacy=p.privacy,
+            **of_span(self.survey, p), attribute=p.attribute, span=p.span, privacy=p.privacy,
             step_reports=of_step.reports, step_complete=of_step.complete, crowd=of_step.crowd or None,
             outlook=self.outlook(p.attribute, p.step, p) if outlook else {},
             fit_z=said.fit_z, drift_sigma=said.drift_sigma, drift_p=said.drift_p,
@@ -134,12 +147,12 @@ class ApiResponses:
             levels_sigma=levels.levels_sigma, levels_p=levels.levels_p, levels_pair=levels.levels_pair,
             levels_label=None if levels.levels_value is None else label(levels.levels_value),
             change=change, change_label=None if change is None else label(change.value),
-            growth=growth_of(self._survey, self._source, p.attribute, p.step),
+            growth=growth_of(self.survey, self.source, p.attribute, p.step),
         )  # fmt: skip
 
     def overview(self, query: queries.OverviewQuery) -> schema.Overview:
-        survey, period = self._survey, queries.PeriodQuery(**query.model_dump(exclude={"top", "find"}))
-        cards = self._cards(period.model_copy(update={"step": self._step(query.step)}), self._source.progress())
+        survey, period = self.survey, queries.PeriodQuery(**query.model_dump(exclude={"top", "find"}))
+        cards = self._cards(period.model_copy(update={"step": self._step(query.step)}), self.source.progress())
         after, before = cards[0].p, next((card.before for card in cards if card.before is not None), None)
         start_ms, end_ms = ends_ms(survey, after)
         earlier = None if before is None else ends_ms(survey, before)
@@ -165,22 +178,22 @@ class ApiResponses:
         earlier = self._subtracted(query, query.step)
         if earlier == (query.step, query.cohort):
             raise NotAllowed(f"before and after must be different steps, got {query.before} twice")
-        asked = [(a, query.span if query.span in spans(a) else "step") for a in self._survey.attributes]
+        asked = [(a, query.span if query.span in spans(a) else "step") for a in self.survey.attributes]
         sides = [
-            self._source.get([publication_key(a.name, span, step, cohort) for a, span in asked])
+            self.source.get([publication_key(a.name, span, step, cohort) for a, span in asked])
             for step, cohort in ((query.step, query.cohort), earlier)
         ]
         found = [(a, p, q) for (a, _), p, q in zip(asked, *sides, strict=True) if p is not None]
         if not found or (query.before is not None and all(q is None for _, _, q in found)):
             raise NotFound(f"no estimate for step {query.before if found else query.step}")
-        return cards_of(self._survey, found, apart=bool(query.against))
+        return cards_of(self.survey, found, apart=bool(query.against))
 
     def outlook(self, name: str, step: int, p: Publication | None) -> dict[str, Outlook]:
         """The outlook of each level after this step. `p` has the shares that a guesser knows; None if there are none."""
-        attribute = self._survey.index(name)
+        attribute = self.survey.index(name)
         shares = None if p is None or p.below_least else _shares(self._attributes[name], p)
-        levels = zip(self._survey.attributes[attribute].levels, self._survey.mechanisms[attribute], strict=True)
-        return {level.name: outlook_of(self._survey, attribute, m, step, shares) for level, m in levels}
+        levels = zip(self.survey.attributes[attribute].levels, self.survey.mechanisms[attribute], strict=True)
+        return {level.name: outlook_of(self.survey, attribute, m, step, shares) for level, m in levels}
 
     def histogram(self, name: str, query: queries.HistogramQuery) -> schema.Histogram:
         attribute, post, top = self._known(name, query.span, query.cohort), query.post, query.top
@@ -202,7 +215,7 @@ class ApiResponses:
         truth = self._true(p)
         shown = np.arange(attribute.k) if top is None else np.argsort(-frequencies, kind="stable")[:top]
         return schema.Histogram(
-            **shares_of(self._survey, p, chosen, frequencies, estimate.interval(query.confidence), shown),
+            **shares_of(self.survey, p, chosen, frequencies, estimate.interval(query.confidence), shown),
             survey=p.survey, cohort=p.cohort, post=post, confidence=query.confidence, iterations=estimate.iterations,
             converged=estimate.converged, gap=plain_number(estimate.gap), privacy=p.privacy, diagnostics=p.diagnostics,
             standard_errors=plain(estimate.standard_errors[shown]),
@@ -213,7 +226,7 @@ class ApiResponses:
         )  # fmt: skip
 
     def _named(self, attribute: Attribute, estimator: str, shares: FloatArray) -> npt.NDArray[np.bool_]:
-        mechanisms = self._survey.mechanisms[self._survey.index(attribute.name)]
+        mechanisms = self.survey.mechanisms[self.survey.index(attribute.name)]
         if estimator != estimators(mechanisms)[0].name:
             return np.ones(shares.size, bool)
         return named_values(shares) & (not attribute.in_order and not is_numeric(mechanisms))
@@ -221,7 +234,7 @@ class ApiResponses:
     def table(self, name: str, query: queries.TableQuery) -> schema.Table:
         span = query.span
         attribute = self._known(name, span, None)
-        if attribute.pair is None and self._survey.cohort is None:
+        if attribute.pair is None and self.survey.cohort is None:
             raise NotFound(f"attribute {name} has no cross table: it is not a pair, and the survey has no cohorts")
         if span not in COHORT_SPANS:
             raise NotAllowed(f"span must be {' or '.join(COHORT_SPANS)} for a cross table, got {span!r}")
@@ -231,14 +244,14 @@ class ApiResponses:
             first, second = attribute.pair
             parts = of_pair(self._attributes[first], self._attributes[second], p.table or None)
         else:
-            assert self._survey.cohort is not None
-            keys = [publication_key(name, span, p.step, cohort) for cohort in self._survey.cohort.values]
-            again, *found = self._source.get([p.key, *keys])  # one read: a step that is published again changes all of them
+            assert self.survey.cohort is not None
+            keys = [publication_key(name, span, p.step, cohort) for cohort in self.survey.cohort.values]
+            again, *found = self.source.get([p.key, *keys])  # one read: a step that is published again changes all of them
             p = again or p
-            parts = by_cohort(self._survey.cohort, attribute, p, found)
+            parts = by_cohort(self.survey.cohort, attribute, p, found)
             truth = self._truth_by_cohort(found)
         return schema.Table(
-            **of_span(self._survey, p), survey=p.survey, attribute=name, span=p.span, truth=truth, **parts._asdict(),
+            **of_span(self.survey, p), survey=p.survey, attribute=name, span=p.span, truth=truth, **parts._asdict(),
         )  # fmt: skip
 
     def _truth_by_cohort(self, found: Sequence[Publication | None]) -> list[float] | None:
@@ -257,13 +270,13 @@ class ApiResponses:
             raise NotAllowed(f"before and after must be different steps, got {query.before} twice")
         chosen = self._estimator(second, query.estimator)
         results = result_of(first, self._estimator(first, chosen), attribute.k), result_of(second, chosen, attribute.k)
-        of = differences_of(self._survey, (first, second), results, chosen, confidence, apart=bool(query.against))
+        of = differences_of(self.survey, (first, second), results, chosen, confidence, apart=bool(query.against))
         shown = np.arange(attribute.k) if query.top is None else of.clearest[: query.top]
         was, now = self._true(first), self._true(second)
         truth = None if was.shares is None or now.shares is None else np.subtract(now.shares, was.shares)[shown].tolist()
         sides = [self._side(p, found.estimate().frequencies[shown]) for p, found in zip((first, second), results, strict=True)]
         return schema.Comparison(
-            survey=self._survey.name, attribute=name, span=span, cohort=cohort, estimator=chosen, confidence=confidence,
+            survey=self.survey.name, attribute=name, span=span, cohort=cohort, estimator=chosen, confidence=confidence,
             basis=of.basis,
             interval_withheld=results[0].interval_withheld or results[1].interval_withheld,
             overlap=max(side.start_ms for side in sides) < min(side.end_ms for side in sides),
@@ -281,7 +294,7 @@ class ApiResponses:
 
     def _side(self, p: Publication, frequencies: FloatArray) -> schema.Side:
         return schema.Side(
-            **of_span(self._survey, p), cohort=p.cohort, below_least=p.below_least, frequencies=plain(frequencies),
+            **of_span(self.survey, p), cohort=p.cohort, below_least=p.below_least, frequencies=plain(frequencies),
         )  # fmt: skip
 
     def series(self, name: str, query: queries.SeriesQuery) -> schema.Series:
@@ -298,7 +311,7 @@ class ApiResponses:
         changes = [p.change for p in found if p.change is not None]
         before = query.last - (found[-1].step + 1)  # steps before this survey's first step
         return schema.Series(
-            **of_steps(self._survey, found, every), survey=self._survey.name, attribute=name, span=span, cohort=cohort,
+            **of_steps(self.survey, found, every), survey=self.survey.name, attribute=name, span=span, cohort=cohort,
             estimator=chosen, confidence=confidence,
             below_least=[p.below_least for p in found],
             too_few=bool(found) and too_few(found[-1], attribute),
@@ -306,12 +319,12 @@ class ApiResponses:
             changes=changes, change_labels=[attribute.label(change.value) for change in changes],
             detectable=self._detectable(attribute, found, shown) if span == "filtered" else None,
             eps_t={level: [p.privacy[level].eps_t for p in found] for level in found[-1].privacy},
-            earlier=earlier_parts(self._survey, self._replaced(), name, span, chosen, shown, confidence, before, cohort),
+            earlier=earlier_parts(self.survey, self._replaced(), name, span, chosen, shown, confidence, before, cohort),
         )  # fmt: skip
 
     def _detectable(self, attribute: Attribute, found: Sequence[Publication], values: Sequence[int]) -> float | None:
         step = next((p.step for p in reversed(found) if p.reports), None)
-        counted = None if step is None else self._source.get([publication_key(attribute.name, "step", step)])[0]
+        counted = None if step is None else self.source.get([publication_key(attribute.name, "step", step)])[0]
         if counted is None or INVERSION not in counted.estimators:
             return None
         errors = counted.estimators[INVERSION].standard_errors
@@ -321,7 +334,7 @@ class ApiResponses:
     def numbers(self, name: str, query: queries.NumbersQuery) -> schema.NumberSeries:
         span = query.span
         attribute = self._known(name, span, query.cohort)
-        mechanisms = self._survey.mechanisms[self._survey.index(name)]
+        mechanisms = self.survey.mechanisms[self.survey.index(name)]
         names = number_names(attribute, mechanisms, span)
         if not names:
             raise NotFound(f"attribute {name} has no published mean and no percentiles for the span {span}")
@@ -333,24 +346,24 @@ class ApiResponses:
             truth = [of.get(number) for of in truths] if self._truth else None
             lines.append(schema.NumberLine(name=number, values=values, low=low, high=high, truth=truth))
         return schema.NumberSeries(
-            **of_steps(self._survey, found, every), survey=self._survey.name, attribute=name, span=span, cohort=query.cohort,
+            **of_steps(self.survey, found, every), survey=self.survey.name, attribute=name, span=span, cohort=query.cohort,
             estimator=self._estimator(found[-1], None), lines=lines,
         )  # fmt: skip
 
     def usage(self, query: queries.UsageQuery) -> Usage:
-        names = [attribute.name for attribute in recipes_of(self._survey)]
+        names = [attribute.name for attribute in recipes_of(self.survey)]
         if not names:
-            raise NotFound(f"survey {self._survey.name} has no attribute with a recipe, so its reports count no people")
-        answer = read_usage(self._survey, self._source, self._step(query.step), query.last)
+            raise NotFound(f"survey {self.survey.name} has no attribute with a recipe, so its reports count no people")
+        answer = read_usage(self.survey, self.source, self._step(query.step), query.last)
         if not answer.steps:
             raise NotFound(f"no estimate of {' and '.join(names)} yet")
         return answer
 
     def _last(self, name: str, query: queries.NumbersQuery) -> tuple[list[Publication], int]:
-        progress, latest = self._source.progress(), self.latest_step() if query.step is None else query.step
-        steps = range(0) if latest is None else kept_steps(self._survey, progress, latest, query.last)
+        progress, latest = self.source.progress(), self.latest_step() if query.step is None else query.step
+        steps = range(0) if latest is None else kept_steps(self.survey, progress, latest, query.last)
         keys = [publication_key(name, query.span, step, query.cohort) for step in steps]
-        found = [p for p in self._source.get(keys) if p is not None]
+        found = [p for p in self.source.get(keys) if p is not None]
         if not found:
             raise NotFound(f"no estimate of {name} yet")
         return found, steps.step
@@ -358,7 +371,7 @@ class ApiResponses:
     def published(self, name: str, span: Span, step: int | None, cohort: str | None = None) -> Publication:
         """Returns the publication of a step, by default of the latest."""
         step = self._step(step)
-        p = self._source.get([publication_key(name, span, step, cohort)])[0]
+        p = self.source.get([publication_key(name, span, step, cohort)])[0]
         if p is None:
             raise NotFound(f"no estimate of {name} {f'for step {step}' if step >= 0 else 'in an earlier span of this length'}")
         return p
@@ -373,7 +386,7 @@ class ApiResponses:
         """Returns the step and the cohort of the estimates that are subtracted from those of `step`."""
         before, against, cohort = query.before, query.against, query.cohort
         if against is None:
-            width = self._survey.window_steps if query.span == "window" else 1
+            width = self.survey.window_steps if query.span == "window" else 1
             whole = step >= 2 * width - 1  # a window that begins before the survey is shorter: no default
             return (step - width if whole else -1) if before is None else before, cohort
         if before is not None:
@@ -396,14 +409,14 @@ class ApiResponses:
         if cohort is None:
             return
         try:
-            self._survey.cohort_index(cohort)
+            self.survey.cohort_index(cohort)
         except ValueError as error:
             raise NotAllowed(str(error)) from None
         if span not in COHORT_SPANS:
             raise NotAllowed(f"span must be {' or '.join(COHORT_SPANS)} for a cohort, got {span!r}")
 
     def _estimator(self, p: Publication, wanted: str | None) -> str:
-        known = [default_estimator(self._survey, p)] if p.below_least else names_of(p)
+        known = [default_estimator(self.survey, p)] if p.below_least else names_of(p)
         if wanted is None:
             return known[0]
         if wanted not in known:

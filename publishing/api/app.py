@@ -37,10 +37,10 @@ from fastapi.staticfiles import StaticFiles
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ldpstream.publishing.answers.responses import NotFound
+from ldpstream.publishing.answers.responses import NotFound, Served
 from ldpstream.publishing.answers.summaries import Surveys
 from ldpstream.publishing.api.errors import Api, describe, handle_errors
-from ldpstream.publishing.api.routes import PAGE, Served, routes
+from ldpstream.publishing.api.routes import PAGE, routes
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.web import SecurityHeaders
 
@@ -96,7 +96,7 @@ def create_surveys_api(all_served: Mapping[str, Served], clock: Callable[[], int
     @api.get("/api/v1/surveys", responses=describe(Surveys))
     def get_surveys() -> Response:
         found, at_ms = sorted(all_served.items()), clock()
-        made = Surveys([served.responses.summary(at_ms) for _, served in found])
+        made = Surveys([served.summary(at_ms) for _, served in found])
         return Response(msgspec.json.encode(made), media_type="application/json")
 
     @api.get("/", include_in_schema=False)

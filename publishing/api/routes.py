@@ -1,7 +1,6 @@
 """The routes of one survey: its API and its page. `api.app` puts them at the root, or below the name of each survey."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
+from collections.abc import Awaitable, Callable
 from pathlib import Path as FilePath
 from typing import Annotated, Any
 from zlib import crc32
@@ -14,7 +13,6 @@ from pydantic import BaseModel
 from ldpstream.promises.label import label
 from ldpstream.promises.label_picture import picture
 from ldpstream.publishing import page
-from ldpstream.publishing.answers.earlier import Replaced
 from ldpstream.publishing.answers.queries import (
     ComparisonQuery,
     HistogramQuery,
@@ -25,18 +23,14 @@ from ldpstream.publishing.answers.queries import (
     TableQuery,
     UsageQuery,
 )
-from ldpstream.publishing.answers.responses import ApiResponses, NotFound, Truths
+from ldpstream.publishing.answers.responses import NotFound, Served
 from ldpstream.publishing.answers.schema import Comparison, Histogram, NumberSeries, Overview, Series, Status, Table
 from ldpstream.publishing.answers.survey_info import SurveyInfo
 from ldpstream.publishing.answers.usage import Usage
 from ldpstream.publishing.api.card import card
 from ldpstream.publishing.api.csv_answers import Csv, Estimates, changes_csv, csv_of, file_name
 from ldpstream.publishing.api.errors import FAILURES, describe
-from ldpstream.publishing.results import KeptResults
-from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.versions import running_version
-from ldpstream.surveys import Reason, Survey
-from ldpstream.surveys.life.notes import Note
 
 PAGE = FilePath(page.__file__).parent / "static"
 
@@ -70,34 +64,6 @@ class Svg(Response):
         )
 
 
-class Served:
-    """A survey as the API and the page show it.
-
-    Args:
-        rejected: returns the number of envelopes rejected so far, by reason.
-        truth: returns the true answers in a publication's span; only for a simulation.
-        largest_client: returns `Status.largest_client`.
-        signed: returns the time of the survey's latest signature; None if it has none.
-        notes: returns the operator's notes, which the page shows in curves.
-    """
-
-    def __init__(
-        self,
-        survey: Survey,
-        source: KeptResults,
-        rejected: Callable[[], dict[Reason, int]],
-        truth: Truths | None = None,
-        clock: Callable[[], int] = now_ms,
-        replaced: Callable[[], Sequence[Replaced]] = tuple,
-        largest_client: Callable[[], float | None] = lambda: None,
-        signed: Callable[[], datetime | None] = lambda: None,
-        notes: Callable[[], list[Note]] = list,
-    ) -> None:
-        self.largest_client, self.signed, self.notes = largest_client, signed, notes
-        self.survey, self.source, self.rejected, self.clock = survey, source, rejected, clock
-        self.responses = ApiResponses(survey, source, truth, replaced)
-
-
 def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIRouter:
     """Returns the routes of one survey.
 
@@ -110,7 +76,7 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
     @api.get("/api/v1/survey", responses=describe(SurveyInfo))
     def get_survey(of: Served = found) -> Response:
         """The survey's attributes and their privacy levels."""
-        return _json(of.responses.survey_info(of.signed(), of.notes()))
+        return _json(of.survey_info())
 
     @api.get("/api/v1/label.svg", response_class=Svg, responses=FAILURES)
     def get_label(of: Served = found) -> Response:
@@ -124,7 +90,7 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
         known = _etag(of)
         if request.headers.get("If-None-Match") == known["ETag"]:
             return Response(status_code=304, headers=known)
-        return _json(of.responses.status(query.span, of.rejected(), of.clock(), largest_client=of.largest_client()), known)
+        return _json(of.status(query.span, of.clock()), known)
 
     @api.get("/api/v1/overview", responses={304: UNCHANGED, **describe(Overview)})
     @api.get("/api/v1/overview.csv", response_class=Csv, responses=FAILURES)
@@ -135,13 +101,13 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
         known = _etag(of)
         if request.headers.get("If-None-Match") == known["ETag"]:
             return Response(status_code=304, headers=known)
-        overview = of.responses.overview(query)
+        overview = of.overview(query)
         return changes_csv(overview) if request.url.path.endswith("/changes.csv") else _answer(request, overview, known)
 
     @api.get(OF_ATTRIBUTE + "/card.svg", response_class=Svg, responses=FAILURES)
     def get_card(attribute: Attribute, query: Annotated[OverviewQuery, Query()], of: Served = found) -> Response:
         """An attribute of the overview as a picture that other pages can embed."""
-        overview = of.responses.overview(query)
+        overview = of.overview(query)
         one = next((one for one in overview.attributes if one.attribute == attribute), None)
         if one is None:
             raise NotFound(f"no attribute {attribute!r} in this overview")
@@ -151,7 +117,7 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
     @api.get("/api/v1/usage.csv", response_class=Csv, responses=FAILURES)
     def get_usage(request: Request, query: Annotated[UsageQuery, Query()], of: Served = found) -> Response:
         """The people who use an application: a step, a day, in several steps, and who came back after their first use."""
-        return _answer(request, of.responses.usage(query))
+        return _answer(request, of.usage(query))
 
     for what, kind, answer, words in ANSWERS:
         _offer(api, found, what, kind, answer, words)
@@ -173,7 +139,7 @@ def _offer(api: APIRouter, found: Any, what: str, kind: type[BaseModel], answer:
     """Adds the routes of an answer about one attribute, as JSON and as CSV."""
 
     def get_answer(request: Request, attribute: Attribute, query: BaseModel, of: Served = found) -> Response:
-        return _answer(request, getattr(of.responses, what)(attribute, query))
+        return _answer(request, getattr(of, what)(attribute, query))
 
     get_answer.__annotations__["query"] = Annotated[kind, Query()]  # FastAPI reads the query's fields from here
     path, name = f"{OF_ATTRIBUTE}/{what}", f"get_{what}"

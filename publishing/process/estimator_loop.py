@@ -12,8 +12,8 @@ from prometheus_client import REGISTRY
 
 from ldpstream.engines.count_store import StoreUnavailable
 from ldpstream.publishing.answers.earlier import Replaced, chain
+from ldpstream.publishing.answers.responses import Served
 from ldpstream.publishing.api.app import create_api, create_surveys_api
-from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.engine import Engine
 from ldpstream.publishing.page.server import PageServer
 from ldpstream.publishing.process.prometheus_publisher import SurveyMetrics

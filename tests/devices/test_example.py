@@ -14,8 +14,8 @@ from fastapi.testclient import TestClient
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect
 
 from lab.pictures import shrink
+from ldpstream.publishing.answers.responses import Served as Published
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.api.routes import Served as Published
 from ldpstream.publishing.schedule import MARGIN_MS
 from ldpstream.services.demo import EmbeddedService
 from ldpstream.surveys import Survey, load_survey

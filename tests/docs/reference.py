@@ -20,8 +20,8 @@ import ldpstream.surveys.survey
 from ldpstream.commands.cli import app
 from ldpstream.planning.forecast import PeopleDocument
 from ldpstream.promises.check_document import CheckedSurvey
+from ldpstream.publishing.answers.responses import Served
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.catalogue import ESTIMATORS
 from ldpstream.surveys import load_survey
 from tests.docs.settings_table import settings_table

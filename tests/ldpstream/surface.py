@@ -17,8 +17,8 @@ import typer.main
 
 from ldpstream.commands.cli import app
 from ldpstream.gateway.http.app import openapi
+from ldpstream.publishing.answers.responses import Served
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.process.metrics import METRICS
 from ldpstream.runtime.settings import PREFIX, Settings

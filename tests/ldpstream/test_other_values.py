@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 
 from ldpstream.device import Device, Wallet, WalletFull
 from ldpstream.mechanisms.arguments import IntArray
-from ldpstream.publishing.answers.responses import ApiResponses
+from ldpstream.publishing.answers.responses import Served
 from ldpstream.publishing.answers.summaries import Alert, alerts
 from ldpstream.publishing.process.vitals import Vitals
 from ldpstream.services.demo import Demo
@@ -127,7 +127,7 @@ def test_the_page_the_api_and_the_metrics_warn_of_scooters(open_page: OpenPage) 
     assert (growth["label"], growth["before_step"]) == ("other", 3)
     assert growth["low"] < 0.05 < growth["high"]
     assert gauge_of(survey, first) == growth["difference"]
-    said = ApiResponses(survey, first.service.results, None).status("window", {}, 0)
+    said = Served(survey, first.service.results, dict).status("window", 0)
     assert Alert("other", "mode") in list(alerts(said, 0))
     comparison = client_of(survey, first).get("/api/v1/attributes/mode/comparison?before=3&step=11&estimator=mi").json()
     assert "other" in [label for label, clear in zip(comparison["labels"], comparison["clear"], strict=True) if clear]

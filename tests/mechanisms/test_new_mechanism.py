@@ -39,8 +39,8 @@ from ldpstream.mechanisms.kinds import LongitudinalClaims
 from ldpstream.output.ledger_tables import ledger_rows
 from ldpstream.producers.values import MarkovValues
 from ldpstream.promises.promise import promise
+from ldpstream.publishing.answers.responses import Served
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.api.routes import Served
 from ldpstream.services.demo import Demo
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.envelope import seal_rows

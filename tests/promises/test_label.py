@@ -17,8 +17,8 @@ from ldpstream.promises.label import LINES, NO_LIMIT, Label, label
 from ldpstream.promises.label_picture import picture
 from ldpstream.promises.promise import promise
 from ldpstream.promises.statements import checked_level, device_loss
+from ldpstream.publishing.answers.responses import Served
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.api.routes import Served
 from ldpstream.services.demo import EmbeddedService
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.signatures import FILE, signed_at, statement

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
+from ldpstream.publishing.answers.responses import Served
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.services.demo import Demo
 from ldpstream.surveys import parse_survey

@@ -15,8 +15,8 @@ from prometheus_client import generate_latest
 
 from ldpstream.engines.checkpoint import tables_of
 from ldpstream.producers.values import MarkovValues
+from ldpstream.publishing.answers.responses import Served
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.cohorts import conclude_cohort
 from ldpstream.publishing.estimates.publication import COHORT_SPANS, Publication
 from ldpstream.publishing.history.month_files import rows_of

@@ -10,8 +10,8 @@ from fastapi import FastAPI
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.producers.values import MarkovValues
 from ldpstream.publishing.answers.earlier import Replaced
+from ldpstream.publishing.answers.responses import Served
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.api.routes import Served
 from ldpstream.services.demo import Demo
 from ldpstream.surveys import Survey
 from tests.small_survey import START, small_survey

@@ -23,9 +23,9 @@ from ldpstream.estimators.filter.changes import threshold
 from ldpstream.estimators.post_processing import post_process
 from ldpstream.gateway.http.app import openapi
 from ldpstream.publishing.answers import earlier
+from ldpstream.publishing.answers.responses import Served
 from ldpstream.publishing.answers.survey_info import survey_info
 from ldpstream.publishing.api.app import SECURITY, create_api
-from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.catalogue import estimators
 from ldpstream.publishing.estimates.publication import Jump, Publication
 from ldpstream.publishing.history.month_files import rows_of

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from ldpstream.estimators.differences import difference_errors
 from ldpstream.promises.device_chance import guesses
-from ldpstream.publishing.answers.responses import ApiResponses
+from ldpstream.publishing.answers.responses import Served
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.api.routes import PAGE, Served
+from ldpstream.publishing.api.routes import PAGE
 from ldpstream.publishing.estimates.frequencies import Frequencies
 from ldpstream.publishing.estimates.thresholds import ALARM_CHANCE, CLIENT_LIMIT, FIT_LIMIT, OVERDUE_MS
 from ldpstream.publishing.progress import Progress
@@ -139,7 +139,7 @@ def test_the_status_has_the_chances_for_the_published_shares(client: TestClient,
 
 def test_the_losses_stop_growing_at_the_end_of_the_survey() -> None:
     survey = replace(SURVEY, ends=5)
-    responses, m = ApiResponses(survey, MemoryResults(), None), survey.mechanisms[0][0]
+    responses, m = Served(survey, MemoryResults(), dict), survey.mechanisms[0][0]
     (first, *_), (last, *_) = (responses.outlook(survey.attributes[0].name, step, None).values() for step in (1, 4))
     assert (first.now.t, first.year.t) == (m.reports_in(2), m.reports_in(5))
     assert last.now == last.year

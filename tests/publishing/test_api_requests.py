@@ -8,8 +8,8 @@ import pytest
 from fastapi.testclient import TestClient
 from msgspec.structs import replace
 
+from ldpstream.publishing.answers.responses import Served
 from ldpstream.publishing.api.app import create_surveys_api
-from ldpstream.publishing.api.routes import Served
 from ldpstream.services.demo import Demo
 
 from .api_rig import STEPS, SURVEY

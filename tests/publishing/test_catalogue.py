@@ -10,8 +10,8 @@ from lab.bench.methods import estimates
 from ldpstream.estimators import Estimate
 from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.families.square_wave import SquareWave
+from ldpstream.publishing.answers.responses import Served
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates import catalogue
 from ldpstream.publishing.estimates.catalogue import AttributeCounts, PublishedEstimator
 from ldpstream.publishing.estimates.conclusions import conclude

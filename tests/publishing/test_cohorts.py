@@ -10,8 +10,8 @@ from fastapi.testclient import TestClient
 from msgspec.structs import replace
 
 from ldpstream.mechanisms import CountTable
+from ldpstream.publishing.answers.responses import Served
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.cohorts import conclude_cohort
 from ldpstream.publishing.estimates.conclusions import conclude, least_people
 from ldpstream.publishing.estimates.publication import COHORT_SPANS, Publication, publication_keys

@@ -21,9 +21,8 @@ from ldpstream.producers.produce import produce_step
 from ldpstream.producers.sinks import MemorySink
 from ldpstream.producers.values import MarkovValues
 from ldpstream.publishing.answers.queries import TableQuery
-from ldpstream.publishing.answers.responses import ApiResponses
+from ldpstream.publishing.answers.responses import Served
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.conclusions import conclude, pooled
 from ldpstream.publishing.estimates.cross_table import CrossTable, cross_table
 from ldpstream.publishing.estimates.publication import Publication, publication_key, publication_keys
@@ -245,7 +244,7 @@ def test_a_step_that_is_published_again_changes_the_whole_table_by_cohort() -> N
             self.reads += 1
             return results.get(keys) if self.reads == 1 else [later[key] for key in keys]
 
-    found = ApiResponses(rig.SURVEY, cast(Any, Source()), None).table("screen", TableQuery(step=rig.STEPS - 1))
+    found = Served(rig.SURVEY, cast(Any, Source()), dict).table("screen", TableQuery(step=rig.STEPS - 1))
     assert found.reports == later[keys[0]].reports
 
 

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from ldpstream.engines import PaneKey
 from ldpstream.producers.values import MarkovValues
+from ldpstream.publishing.answers.responses import Served
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.cohorts import crowd_of
 from ldpstream.publishing.estimates.publication import Crowd, Publication, decode_publication
 from ldpstream.services.demo import Demo

@@ -6,8 +6,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from ldpstream.publishing.answers.earlier import Replaced, chain
+from ldpstream.publishing.answers.responses import Served
 from ldpstream.publishing.api.app import create_api, create_surveys_api
-from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.process.estimator_loop import EstimatorLoop
 from tests.faults.memory_store import MemoryResults
 

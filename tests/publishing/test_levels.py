@@ -12,8 +12,8 @@ from ldpstream.estimators.estimate import Group
 from ldpstream.estimators.levels import levels_difference
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.publishing.answers.responses import Served
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.catalogue import estimators
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.estimates.publication import Publication

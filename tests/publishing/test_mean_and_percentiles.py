@@ -15,8 +15,8 @@ from ldpstream.engines.checkpoint import Checkpoint
 from ldpstream.estimators import empirical_bayes
 from ldpstream.estimators.quantiles import mean, quantiles
 from ldpstream.estimators.smooth.ordered import MAX_ORDERED
+from ldpstream.publishing.answers.responses import Served
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates import catalogue
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.estimates.frequencies import NUMBERS, Ends

@@ -10,8 +10,8 @@ from starlette.testclient import TestClient
 
 from ldpstream.estimators.quantiles import PERCENTILES
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
+from ldpstream.publishing.answers.responses import Served
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.estimates.frequencies import NUMBERS, NumberEstimate
 from ldpstream.publishing.estimates.publication import Publication

@@ -17,8 +17,8 @@ from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.answers import sentences
 from ldpstream.publishing.answers.overview import Changes, cards_of, chance_of_leader
+from ldpstream.publishing.answers.responses import Served
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.frequencies import Frequencies
 from ldpstream.publishing.estimates.publication import Diagnostics, Publication
 from ldpstream.publishing.page.server import PageServer

@@ -12,8 +12,8 @@ from ldpstream.estimators.differences import beyond_chance, chances, separate_er
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.publishing.answers.comparison import differences_of
+from ldpstream.publishing.answers.responses import Served
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.cohorts import conclude_cohort
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.progress import Progress

@@ -8,9 +8,9 @@ import pytest
 from fastapi.testclient import TestClient
 from msgspec.structs import replace
 
+from ldpstream.publishing.answers.responses import Served
 from ldpstream.publishing.answers.summaries import Alert
 from ldpstream.publishing.api.app import create_api, create_surveys_api
-from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.publication import Diagnostics, Jump, Publication
 from ldpstream.publishing.estimates.thresholds import OVERDUE_MS
 from ldpstream.publishing.progress import Progress
@@ -81,22 +81,22 @@ def test_a_summary_reads_the_estimates_only_after_a_publication(surveys: dict[st
             return results.progress()
 
     served = Served(survey, Source(), dict)
-    first = served.responses.summary(late_ms(survey))
+    first = served.summary(late_ms(survey))
     after_first = reads
-    assert served.responses.summary(late_ms(survey)) == first
+    assert served.summary(late_ms(survey)) == first
     assert reads == after_first > 0
     extend(survey, results, 1, np.random.default_rng(2), replace(HONEST, fit_z={"standard": 9.0}))
-    assert served.responses.summary(late_ms(survey)).alerts == [Alert("fit", "a00")]
+    assert served.summary(late_ms(survey)).alerts == [Alert("fit", "a00")]
 
 
 def test_a_summary_does_not_compute_the_losses_in_a_year(surveys: dict[str, Served]) -> None:
     """These losses may take half a second for each survey and step, and the start page does not show them."""
     calm = surveys["calm"]
     made = Served(calm.survey, calm.source, dict)
-    with patch.object(made.responses, "outlook", wraps=made.responses.outlook) as outlook:
-        assert made.responses.summary(late_ms(calm.survey)).eps_sequence > 0
+    with patch.object(made, "outlook", wraps=made.outlook) as outlook:
+        assert made.summary(late_ms(calm.survey)).eps_sequence > 0
         outlook.assert_not_called()
-        made.responses.status("window", {}, late_ms(calm.survey))
+        made.status("window", late_ms(calm.survey))
         assert outlook.call_count == len(calm.survey.attributes)
 
 

@@ -11,10 +11,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from ldpstream.producers.usage import UsageValues
+from ldpstream.publishing.answers.responses import Served
 from ldpstream.publishing.answers.usage import Usage, usage_of
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.api.csv_answers import csv_of
-from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.process.vitals import Vitals
 from ldpstream.services.demo import Demo

@@ -56,8 +56,8 @@ def demo(
 @contextmanager
 def serve_demo(survey: "Survey", pipeline: "Demo") -> Iterator[None]:
     """Uses a free port if the configured port is taken, and says so."""
+    from ldpstream.publishing.answers.responses import Served
     from ldpstream.publishing.api.app import create_api  # only here and in the estimator: this module loads slowly
-    from ldpstream.publishing.api.routes import Served
     from ldpstream.publishing.page.server import PageServer
     from ldpstream.runtime.settings import SettingsError, load_settings
 

@@ -12,10 +12,9 @@ from playwright.sync_api import FloatRect, Locator, Page, expect
 from lab.pictures import shrink
 from ldpstream.estimators.estimate import Estimate
 from ldpstream.promises.outlook import spent
-from ldpstream.publishing.answers.responses import Truths
+from ldpstream.publishing.answers.responses import Served, Truths
 from ldpstream.publishing.answers.sentences import percent
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.catalogue import estimators
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.estimates.frequencies import Frequencies

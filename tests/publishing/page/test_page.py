@@ -14,9 +14,9 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from ldpstream.mechanisms.wording import up
 from ldpstream.producers.values import MarkovValues
 from ldpstream.promises.device_chance import guesses
+from ldpstream.publishing.answers.responses import Served
 from ldpstream.publishing.answers.sentences import percent
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.publication import Crowd, Diagnostics
 from ldpstream.publishing.page.server import PageServer
 from ldpstream.services.demo import Demo

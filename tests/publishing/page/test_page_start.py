@@ -4,8 +4,8 @@ import numpy as np
 from msgspec.structs import replace
 from playwright.sync_api import Browser, expect
 
+from ldpstream.publishing.answers.responses import Served
 from ldpstream.publishing.api.app import create_surveys_api
-from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.page.server import PageServer
 
 from .page_rig import extend, many
