@@ -1,6 +1,7 @@
 """The TypeScript device in Chromium keeps its promises with two tabs, a killed browser, and cleared storage."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -62,53 +63,32 @@ def test_two_tabs_are_one_device(context: BrowserContext, server: PageServer) ->
 # ---- a killed browser
 
 
-class Lives:
-    """A device whose process is killed several times, and everything that it sent."""
-
-    def __init__(self, server: PageServer) -> None:
-        self.server = server
-        self.sent: dict[int, Any] = {}
-        self.memos: dict[str, str] = {}
-        self.next = 0
-
-    def live(self, context: BrowserContext, reports: int) -> Page:
-        """Checks a new tab against the earlier reports, and lets it report until `reports` reports have left the device."""
-        page = opened(context, self.server)
-        memos = page.evaluate("() => memos()")
-        assert memos.items() >= self.memos.items(), "a memo changed"
-        self.memos = memos
-        for step in sorted(self.sent)[-2:]:  # sent, so certainly stored; the device may have stored one more
-            assert report(page, 39, step) == self.sent[step], "a second report of a step"
-        self.server.clear()
-        page.evaluate("made => void report_on(...made)", [self.next, [1, 2, 3, 4]])
-        wait_until(lambda: len(self.server.left()) >= reports, lambda: f"{len(self.server.left())} of {reports} reports")
-        return page
-
-    def died(self) -> None:
-        for step, reports in self.server.left().items():
-            assert all(made == reports[0] and isinstance(made, list) for made in reports)
-            assert self.sent.setdefault(step, reports[0]) == reports[0]
-        self.next = max(self.sent)  # the last step again: its report must be the same
-
-    def end(self, context: BrowserContext) -> None:
-        page = opened(context, self.server)
-        spent = page.evaluate("() => spent()")
-        assert spent["reports"] in (max(self.sent) + 1, max(self.sent) + 2)  # the last one may not have left the device
-        assert spent["memos"] == len(page.evaluate("() => memos()")) == 4
-        keys = [key for _, key in self.sent.values()]
-        assert len(set(keys)) == len(keys)
-        page.close()
+def has_left(server: PageServer, reports: int) -> bool:
+    return len(server.left()) >= reports
 
 
 def test_a_killed_browser_draws_nothing_twice(playwright: Playwright, server: PageServer, tmp_path: Path) -> None:
-    random, lives = Random(2), Lives(server)
+    random, sent, memos = Random(2), dict[int, Any](), dict[str, str]()
     chromium = Chromium(playwright, tmp_path)
     for _ in range(3):
-        lives.live(chromium.context, random.randrange(4, 12))
+        page = opened(chromium.context, server)
+        known, memos = memos, page.evaluate("() => memos()")
+        assert memos.items() >= known.items(), "a memo changed"
+        for step in sorted(sent)[-2:]:  # sent, so certainly stored; the device may have stored one more
+            assert report(page, 39, step) == sent[step], "a second report of a step"
+        server.clear()
+        page.evaluate("made => void report_on(...made)", [max(sent, default=0), [1, 2, 3, 4]])  # the last step again
+        wait_until(partial(has_left, server, random.randrange(4, 12)), lambda: f"{len(server.left())} reports")
         chromium.kill()
-        lives.died()
+        for step, reports in server.left().items():
+            assert all(made == reports[0] and isinstance(made, list) for made in reports)
+            assert sent.setdefault(step, reports[0]) == reports[0]
         chromium.start()
-    lives.end(chromium.context)
+    page = opened(chromium.context, server)
+    spent = page.evaluate("() => spent()")
+    assert spent["reports"] in (max(sent) + 1, max(sent) + 2)  # the last one may not have left the device
+    assert spent["memos"] == len(page.evaluate("() => memos()")) == 4
+    assert len({key for _, key in sent.values()}) == len(sent)
     chromium.context.close()
 
 

@@ -109,6 +109,3 @@ def test_a_line_has_the_list_of_the_values_of_a_set(tmp_path: Path) -> None:
             ConformanceError, match="value must be a list of at most 2 different indices of values of apps, 0 to 2"
         ):
             list(read_calls(survey, path))
-    path.write_text(json.dumps(line | {"attribute": "mode", "value": [0]}))
-    with pytest.raises(ConformanceError, match="value must be the index of a value of mode, 0 to 1"):
-        list(read_calls(survey, path))
