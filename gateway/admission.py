@@ -159,11 +159,11 @@ class MemoryLimit:
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes, self.taken_bytes = limit_bytes, 0
-        self.taken_by = Counter[str]()  # only clients with requests in memory
+        self.taken_by = dict[str, int]()  # only clients with requests in memory
 
     def take(self, client: Client, n_bytes: int) -> None:
         """Reserves bytes; raises Problem, and reserves nothing, if they would exceed a limit."""
-        taken, of_all = self.taken_by[client.near] + n_bytes, self.taken_bytes + n_bytes
+        taken, of_all = self.taken_by.get(client.near, 0) + n_bytes, self.taken_bytes + n_bytes
         if of_all > self.limit_bytes or (taken > self.limit_bytes // self.PARTS and not client.relay):
             detail = "too many bytes, of this client or of all, wait for the log; no report of this attempt is in the log"
             raise Problem("busy", detail)
@@ -171,6 +171,7 @@ class MemoryLimit:
 
     def give_back(self, client: Client, n_bytes: int) -> None:
         self.taken_bytes -= n_bytes
-        self.taken_by[client.near] -= n_bytes
-        if not self.taken_by[client.near]:
+        if left := self.taken_by[client.near] - n_bytes:
+            self.taken_by[client.near] = left
+        else:
             del self.taken_by[client.near]
