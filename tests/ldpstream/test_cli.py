@@ -135,6 +135,13 @@ def test_a_closed_pipe_causes_no_message() -> None:
     assert (done.returncode, done.stderr) == (1, b"")
 
 
+def test_a_missing_package_is_one_line_with_the_command_that_installs_it(tmp_path: Path) -> None:
+    (tmp_path / "fastapi.py").write_text("raise ModuleNotFoundError(name='fastapi')")
+    done = ldpstream("serve", DEMO, "--data", tmp_path / "data", env={"PYTHONPATH": f"{tmp_path}:{ROOT}"})
+    said = "ldpstream serve needs fastapi, which is not installed: in your checkout, pip install '.[service]'\n"
+    assert (done.returncode, done.stderr) == (2, said)
+
+
 def test_the_package_lists_and_lazily_loads_its_names() -> None:
     """Python loads each name on first use."""
     program = "import sys, ldpstream; names = set(dir(ldpstream)); assert 'numpy' not in sys.modules\n"

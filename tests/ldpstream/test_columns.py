@@ -2,6 +2,7 @@
 
 import csv
 import tomllib
+from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from ldpstream.mechanisms.registry import choose
 from ldpstream.planning.advise import AdviceError
-from ldpstream.planning.columns import Domain, Dropped, propose, read_columns
+from ldpstream.planning.columns import Column, Domain, Dropped, propose, read_columns
 from ldpstream.planning.proposal import Proposal, propose_survey
 from ldpstream.producers.table_file import DataError
 from ldpstream.surveys import parse_survey
@@ -40,6 +41,7 @@ def rare(values: list[object], *few: object) -> list[object]:
 
 
 SPREAD = np.linspace(0, 1, N)
+SPREAD_CODES = range(10_000, 10_000 + N)
 KINDS: dict[str, tuple[list[object], object]] = {
     "texts": (some("b", "a, c", 'say "x"'), {"values": ["a, c", "b", 'say "x"']}),
     "rare texts": (rare(some("a", "b"), *["8x7secret"] * 9), {"values": ["a", "b", "other"], "unlisted": "other"}),
@@ -72,6 +74,10 @@ KINDS: dict[str, tuple[list[object], object]] = {
     "empty": (some("", "NA", "null"), "all cells are empty"),
     "names": ([f"8x7secret{i}" for i in range(N)], "fewer than 10 people share most"),
     "row numbers": ([i + 1 for i in range(N)], "row numbers or identifiers"),
+    "telephones": ([1_700_000_000 + 7919 * i for i in range(N)], "row numbers or identifiers"),
+    "telephones of two lengths": ([980_000_000 + 79_190 * i for i in range(N)], "row numbers or identifiers"),
+    "amounts": ([100_000 + 7919 * i for i in range(N)],
+                {"bins": [0, 500_000, 1_000_000, 1_500_000, 2_000_000, 2_500_000, 3_000_000, 3_500_000]}),
     "decimal commas": ([f"{i},5" for i in range(N)], "numbers with a comma; write a decimal point"),
     "many digits": ([s / 3 for s in SPREAD],
                     {"bins": [0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35]}),
@@ -92,6 +98,35 @@ def test_a_column_is_asked_for_or_dropped_with_a_reason(tmp_path: Path, cells: l
         assert expected in found.why
     else:
         assert found.keys == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "dropped"),
+    [
+        ("email", 3, True),
+        ("user_id", 30, True),
+        ("customerId", 30, True),
+        ("idea", 30, False),
+        ("region_id", 5, False),
+        ("mobile", 2, False),
+    ],
+)
+def test_a_column_whose_name_says_that_it_identifies_people_is_dropped(name: str, values: int, dropped: bool) -> None:
+    found = propose(Column(name, name, Counter({f"v{i}": 20 for i in range(values)})), least=10)
+    assert ("its name says" in found.why if isinstance(found, Dropped) else False) == dropped
+
+
+@pytest.mark.parametrize("name", ["postcode", "ZIP", "postalCode", "shop_id"])
+def test_codes_are_no_numbers(tmp_path: Path, name: str) -> None:
+    found = [propose(read_columns(table(tmp_path, {name: cells}))[1][0], 10) for cells in (some(10115, 20095), SPREAD_CODES)]
+    assert [one.keys if isinstance(one, Domain) else None for one in found] == [{"values": ["10115", "20095"]}, None]
+
+
+@pytest.mark.parametrize(("code", "people", "hint"), [("9999", 20, "9999"), ("-9", 31, "-9"), ("9999", 9, ""), ("208", 31, "")])
+def test_a_number_that_may_mean_no_answer_gets_a_hint(tmp_path: Path, code: str, people: int, hint: str) -> None:
+    found = propose(read_columns(table(tmp_path, {"minutes": [*range(90, 210)] * 3 + [code] * people}))[1][0], least=10)
+    assert isinstance(found, Domain)
+    assert found.words.endswith(f"(if it means no answer, give --missing {hint})") == bool(hint)
 
 
 @pytest.mark.parametrize(

@@ -163,9 +163,10 @@ def test_an_earlier_survey_that_was_put_back_is_not_the_signed_one(office: Offic
     assert "No key changed since demo with the fingerprint" in office.sign()
     office.change("lateness_steps = 1", "lateness_steps = 2")
     office.sign()
+    later = load_survey(office.file).fingerprint.hex()
     office.change("lateness_steps = 2", "lateness_steps = 1")
     status, out, _ = office.verify()
-    assert (status, "demo.toml: not signed as it is now" in out) == (2, True)
+    assert (status, f"demo.toml: signed earlier, but a later survey of this name is signed: {later}" in out) == (2, True)
     office.sign()
     assert office.verify()[0] == 0
 
@@ -181,6 +182,9 @@ def test_each_mistake_is_one_line(office: Office, tmp_path: Path, command: RunCo
         status, _, err = command(*arguments)
         assert (status, len(err)) == (2, 1), err
         assert said in err[0]
+    (office.folder / "\udcff.toml").touch()  # the name has a byte that is not UTF-8
+    status, _, err = command("verify", office.folder, "--signed-by", office.public, "--json", tmp_path / "out.json")
+    assert (status, len(err), "cannot be written: not UTF-8: " in err[0]) == (2, 1, True)
     monkeypatch.setenv("LDPSTREAM_SIGNING_PASSPHRASE", "another passphrase")
     status, _, err = command("sign", office.file, "--key", office.key)
     assert (status, "the passphrase is wrong" in err[0], "another" in err[0]) == (2, True, False)

@@ -21,8 +21,10 @@ def run(commands: typer.Typer = app) -> None:
         fail(usage(error)) if error.format_message() else sys.exit(2)  # without arguments, Typer has shown the help
     except Stopped:
         sys.exit(0)
-    except ModuleNotFoundError as error:  # an extra is not installed
-        fail(str(error))
+    except ModuleNotFoundError as error:
+        if error.name:  # a package of the service, which `__main__` names
+            raise
+        fail(str(error))  # an extra is not installed
     except UserError as error:
         fail(str(error), exit_status(error))
     except OSError as error:

@@ -39,9 +39,17 @@ JsonFile = Annotated[
 
 
 def write_json(path: Path | None, document: Any) -> None:
-    """Writes the document as JSON (`write_output`)."""
+    """Writes the document as JSON (`write_output`).
+
+    Raises:
+        OutputError: if a text is not UTF-8, such as the name of a file, or the file cannot be written.
+    """
     if path is not None:
-        write_output(path, msgspec.json.encode(document) + b"\n")
+        try:
+            data = msgspec.json.encode(document)
+        except UnicodeEncodeError as error:
+            raise OutputError(f"{path}: cannot be written: not UTF-8: {error.object!a}") from None
+        write_output(path, data + b"\n")
 
 
 def write_output(path: Path, data: bytes | str) -> None:

@@ -35,6 +35,12 @@ MOSTLY_NUMBERS = 0.8
 ORDERED = "; ordered: people with neighbouring numbers are similar (remove the key if the numbers are codes)"
 BINS = 10  # wanted number of bins of equal width, by default
 MAX_LABEL = 200
+IDENTIFIERS = {
+    "id", "uuid", "guid", "email", "mail", "phone", "mobile", "ssn", "iban", "passport", "imei", "surname", "lastname",
+}  # fmt: skip
+CODES = IDENTIFIERS | {"zip", "zipcode", "postcode", "postal", "plz", "postleitzahl", "code"}  # their numbers measure nothing
+LONG = 7  # least digits of numbers such as telephone and customer numbers
+NO_ANSWER = r"-[1-9]|-?[7-9]{2,9}"  # numbers that often stand for "no answer"
 
 
 @dataclass
@@ -130,17 +136,22 @@ def propose(column: Column, least: int, bins: int = BINS) -> Domain | Dropped:
         bins: wanted number of bins of equal width.
     """
     n = column.cells.total()
+    words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", column.name).lower())
     if n == 0:
         return Dropped("all cells are empty")
     if len(column.cells) == 1:
         left = ", ".join(sorted(word for word in column.missing if word))
         return Dropped("everybody has the same value" + (f", if {left} is no answer (--missing)" if left else ""))
+    if IDENTIFIERS.intersection(words) and len(column.cells) > (2 if len(words) == 1 else MAX_NUMBERS):
+        return Dropped("its name says that it identifies people (if it does not, rename it)")
     if n < 2 * least:
         return Dropped(f"only {plural(n, 'person has', 'people have')} a value, fewer than twice the least count {least}")
     separated = sum(count for text, count in column.cells.items() if SEPARATOR in text)
     if separated >= max(least, SEVERAL * n):
         return _sets(column, least)
-    return _texts(column, least) if column.n_texts else _numbers(column, least, bins)
+    if column.n_texts or CODES.intersection(words):
+        return _texts(column, least)
+    return _numbers(column, least, bins)
 
 
 def spellings(cells: Counter[str]) -> dict[str, str]:
@@ -237,11 +248,14 @@ def _numbers(column: Column, least: int, bins: int) -> Domain | Dropped:
         written.setdefault(number, []).append(cell)
     n, integers = column.cells.total(), all(number == int(number) for number in counts)
     ordered = sorted(counts)
-    if integers and len(counts) == n and ordered[-1] - ordered[0] < 2 * n:
+    digits = {len(f"{abs(number):.0f}") for number in counts}
+    alike = min(digits) >= LONG and max(digits) - min(digits) <= 1
+    if integers and len(counts) == n and (alike or ordered[-1] - ordered[0] < 2 * n):
         return Dropped("different integers for everybody: row numbers or identifiers")
     twice = any(len(cells) > 1 for cells in written.values())
     if twice and not integers and len(counts) <= MAX_NUMBERS:  # versions or other codes, such as 3.1 and 3.10
         return _texts(column, least)
+    unlike = _no_answer(counts, ordered, least)
     kept = [number for number in ordered if counts[number] >= least]
     rare = n - sum(counts[number] for number in kept)
     if 2 <= len(kept) <= MAX_NUMBERS and rare <= RARE_NUMBERS * n:
@@ -249,23 +263,30 @@ def _numbers(column: Column, least: int, bins: int) -> Domain | Dropped:
         top = int(kept[0]) + run - 1 if kept[0] in (0, 1) else 0
         above = sum(count for number, count in counts.items() if number > top)
         if top > 0 and above <= RARE_NUMBERS * n and (kept[0] == 0 or above):  # numbers of things: large ones are rare
-            said = f"integers 0 … {top}; a device reports the nearest for any other number"
+            said = f"integers 0 … {top}; a device reports the nearest for any other number{unlike}"
             return Domain({"size": top + 1} | ({"ordered": True} if top > 1 else {}), said + (ORDERED if top > 1 else ""))
         if twice:  # codes such as 100 and 1E2
             return _texts(column, least)
         steps = {b - a for a, b in pairwise(kept)}
         texts = [written[number][0] for number in kept]
-        return _listed(column, texts, rare, least, ordered=len(kept) > 2 and len(steps) == 1 and not rare)
+        return _listed(column, texts, rare, least, unlike, ordered=len(kept) > 2 and len(steps) == 1 and not rare)
     lowest, highest = _rank(ordered, counts, least), _rank(ordered[::-1], counts, least)
     if lowest >= highest:
         return Dropped(f"fewer than {least} people differ from the most frequent values")
     middle = _rank(ordered, counts, (n + 1) // 2)
     skewed = lowest >= 0 and middle - lowest < (highest - lowest) / BINS
     edges = skewed_edges(lowest, highest, middle) if skewed else even_edges(lowest, highest, integers, bins)
-    kind = "integers" if integers else "numbers"
-    return Domain(
-        {"bins": edges}, f"{kind} in {plural(len(edges) - 1, 'bin')}; a device reports the nearest bin for a number outside"
-    )
+    kind = f"{'integers' if integers else 'numbers'} in {plural(len(edges) - 1, 'bin')}"
+    return Domain({"bins": edges}, f"{kind}; a device reports the nearest bin for a number outside{unlike}")
+
+
+def _no_answer(counts: dict[Decimal, int], ordered: Sequence[Decimal], least: int) -> str:
+    """A hint about an outer number such as 999 or -9: far from all others, or alone below 0."""
+    for code, *others in (ordered[::-1], ordered):
+        far = len(others) > 1 and (code < 0 <= min(others) or abs(code - others[0]) >= abs(others[0] - others[-1]))
+        if far and counts[code] >= least and re.fullmatch(NO_ANSWER, f"{code:f}"):
+            return f"; {code:f} is unlike all other numbers (if it means no answer, give --missing {code:f})"
+    return ""
 
 
 def _rank(ordered: Sequence[Decimal], counts: dict[Decimal, int], rank: int) -> Decimal:

@@ -120,7 +120,9 @@ def state_of(survey: Survey, toml: str, lines: Sequence[SignedLine]) -> str:
     """
     named = [stated for stated in (line.read() for line in lines) if stated.survey == survey.name]
     if not named or named[-1].canonical_sha256 != sha256(survey.canonical):
-        return "not signed as it is now"
+        if any(stated.canonical_sha256 == sha256(survey.canonical) for stated in named):
+            return f"signed earlier, but a later survey of this name is signed: {named[-1].fingerprint}"
+        return "not signed as it is now" if named else "not signed"
     if named[-1].toml_sha256 != sha256(toml):
         return "signed for devices, but comments or keys for people changed since"
     return "signed"
