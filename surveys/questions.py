@@ -46,6 +46,11 @@ _NOT_FOR = {  # the keys that an attribute with another key must not have
     "choices": ("ordered",),
     "recipe": ("unlisted", "outside", "choices"),
 }
+_INSTEAD = {  # the key to give in place of such a key
+    ("values", "outside"): "unlisted",
+    ("size", "unlisted"): "outside",
+    ("bins", "unlisted"): "outside",
+}
 _NUMBER = re.compile(r" *[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)? *", re.ASCII | re.IGNORECASE)
 
 
@@ -203,9 +208,13 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
         for kind, keys in _NOT_FOR.items():
             wrong = [key for key in keys if getattr(self, key)] if getattr(self, kind) is not None else []
             if wrong:
-                raise ValueError(f"{wrong[0]} is not for an attribute with {kind}")
+                instead = _INSTEAD.get((kind, wrong[0]))
+                raise ValueError(f"{wrong[0]} is not for an attribute with {kind}" + (f"; give {instead}" if instead else ""))
         if self.values is not None:
-            require_apart("values", self.labels)
+            if self.choices is not None and len(self.values) > MAX_SET_VALUES:
+                raise ValueError(f"choices needs at most {MAX_SET_VALUES} values, got {len(self.values)}")
+            texts = "combinations of values" if self.pair else "values and numbers of choices" if self.choices else "values"
+            require_apart(texts, self.labels)
         for text in self.values if self.values is not None and self.choices is not None else ():
             if SEPARATOR in text or text != text.strip():
                 raise ValueError(

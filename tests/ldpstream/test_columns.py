@@ -184,7 +184,10 @@ def test_a_sample_without_a_suitable_column_is_refused(tmp_path: Path) -> None:
     ("cells", "said"),
     [
         (some("8x7secret\x1b", "c"), "no survey can list its values: must not contain control characters"),
-        (some("none of these;c", "c"), "no survey can list its values: values must be texts that people can tell apart"),
+        (
+            some("none of these;c", "c"),
+            "no survey can list its values: values and numbers of choices must be texts that people can tell apart",
+        ),
     ],
 )
 def test_a_column_whose_values_no_survey_can_list_is_dropped(tmp_path: Path, cells: list[object], said: str) -> None:

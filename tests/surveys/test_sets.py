@@ -48,11 +48,11 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "too many": ({"choices": 6}, ["attribute[0].level[0] (apps, standard): choices must be an integer in [1, 5], got 6"]),
     "another word": ({"choices": "all"}, ["attribute[0].choices: must be one of 'any', 'a whole number', got 'all'"]),
     "size": ({"values": None, "size": 5}, ["attribute[0]: choices is not for an attribute with size"]),
-    "many values": ({"values": [f"v{i}" for i in range(31)]}, ["level[0]", "k must be an integer in [2, 30], got 31"]),
+    "many values": ({"values": [f"v{i}" for i in range(31)]}, ["attribute[0]: choices needs at most 30 values, got 31"]),
     "one value": ({"values": ["a"], "choices": 1}, ["attribute[0].values: must be a list of length >= 2"]),
     "separator": ({"values": ["a;b", "c", "d"]}, ["values must not contain ';', or begin or end with a space, got 'a;b'"]),
     "space": ({"values": ["a", "b ", "c"]}, ["with choices, values must not", "or begin or end with a space, got 'b '"]),
-    "label": ({"values": ["a", "b", "none of these"]}, ["people can tell apart, got 'none of these' and"]),
+    "label": ({"values": ["a", "b", "none of these"]}, ["values and numbers of choices must be", "got 'none of these' and"]),
     "ordered": ({"ordered": True}, ["ordered is not for an attribute with choices"]),
     "mechanism": (
         {"level": [{"name": "s", "mechanism": "GRR", "eps": 1.0}]},
