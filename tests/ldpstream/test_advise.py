@@ -111,8 +111,8 @@ def test_extreme_epsilons_are_answered(keys: dict[str, Any]) -> None:
     ({"eps": math.nan}, "eps"), ({"eps": None, "eps_inf": 2.0, "eps_1": 2.0}, "eps_1"), ({"every_steps": 0}, "every_steps"),
     ({"eps": None, "eps_inf": 800.0}, "eps_inf"),
     ({"choices": 6}, "choices"),
-    ({"eps": None, "eps_inf": 2.0, "every_steps": 2}, "every_steps"),
-    ({"k": 31, "choices": 2}, "k must be an integer in"),
+    ({"eps": None, "eps_inf": 2.0, "every_steps": 2}, "^every_steps needs eps"),
+    ({"k": 31, "choices": 2}, "^k must be an integer in"),
     ({"choices": 2, "numbers": True}, "not both"),
     ({"eps": None, "eps_inf": 700.0, "eps_1": 699.0, "k": 30, "choices": 30}, "no mechanism is possible"),
 ])  # fmt: skip

@@ -71,6 +71,7 @@ def verify_command(
     lines = read_file(folder / FILE)
     by, trail = signers(lines, _public(signed_by)), []
     shown = table(None, "line", "signed (UTC)", "survey", "fingerprint", "key", "changed keys", texts=6)
+    shown.columns[3].no_wrap = True  # people compare fingerprints
     for number, (entry, key) in enumerate(zip(entries(lines), by, strict=True), 1):
         stated, signer = entry.statement, None if key is None else b64encode(key).decode()
         changed = ", ".join(one.key for one in entry.changes)

@@ -22,6 +22,7 @@ from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import MAX_COUNT, integer
 from ldpstream.mechanisms.claims.guessing import SAME
 from ldpstream.mechanisms.registry import AUTO_CANDIDATES, NUMERIC, ONCE_CANDIDATES, answering, lightest
+from ldpstream.mechanisms.sets import MAX_SET_VALUES
 from ldpstream.promises.statements import CheckedChance, told
 from ldpstream.surveys import SurveyError, parse_survey
 from ldpstream.surveys.errors import UserError
@@ -69,7 +70,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         try:
-            integer("k", self.k, 2, MAX_K)
+            integer("k", self.k, 2, MAX_K if self.choices is None else MAX_SET_VALUES)
             integer("people", self.people, 2, MAX_PEOPLE)
             integer("steps", self.steps, 1, MAX_COUNT)
             integer("every_steps", self.every_steps, 1, MAX_COUNT)
@@ -79,6 +80,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
             raise AdviceError("give choices or numbers, not both")
         if (self.eps is None) == (self.eps_inf is None):
             raise AdviceError("give exactly one of eps (one-time) and eps_inf (memoized)")
+        if self.every_steps > 1 and self.eps is None:
+            raise AdviceError(f"every_steps needs eps (one-time), got every_steps = {self.every_steps} with eps_inf")
 
     @property
     def names(self) -> tuple[str, ...]:
