@@ -107,10 +107,10 @@ def test_extreme_epsilons_are_answered(keys: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("given", "named"), [
     ({"k": 1}, "k"), ({"people": 1}, "people"), ({"eps": None}, "eps_inf"), ({"eps_inf": 1.0}, "exactly one"),
-    ({"eps": -1.0}, "eps"), ({"eps_1": 0.5}, "eps_1"), ({"steps": 0}, "steps"),
+    ({"eps": -1.0}, "eps"), ({"eps_1": 0.5}, "^eps_1 needs eps_inf"), ({"steps": 0}, "steps"),
     ({"eps": math.nan}, "eps"), ({"eps": None, "eps_inf": 2.0, "eps_1": 2.0}, "eps_1"), ({"every_steps": 0}, "every_steps"),
     ({"eps": None, "eps_inf": 800.0}, "eps_inf"),
-    ({"choices": 6}, "choices"),
+    ({"choices": 6}, "^choices must be an integer in"), ({"choices": 0}, "^choices must be an integer in"),
     ({"eps": None, "eps_inf": 2.0, "every_steps": 2}, "^every_steps needs eps"),
     ({"k": 31, "choices": 2}, "^k must be an integer in"),
     ({"choices": 2, "numbers": True}, "not both"),

@@ -71,6 +71,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         try:
             integer("k", self.k, 2, MAX_K if self.choices is None else MAX_SET_VALUES)
+            integer("choices", self.k if self.choices is None else self.choices, 1, self.k)
             integer("people", self.people, 2, MAX_PEOPLE)
             integer("steps", self.steps, 1, MAX_COUNT)
             integer("every_steps", self.every_steps, 1, MAX_COUNT)
@@ -81,7 +82,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         if (self.eps is None) == (self.eps_inf is None):
             raise AdviceError("give exactly one of eps (one-time) and eps_inf (memoized)")
         if self.every_steps > 1 and self.eps is None:
-            raise AdviceError(f"every_steps needs eps (one-time), got every_steps = {self.every_steps} with eps_inf")
+            raise AdviceError("every_steps needs eps, not eps_inf")
+        if self.eps_1 is not None and self.eps is not None:
+            raise AdviceError("eps_1 needs eps_inf, not eps")
 
     @property
     def names(self) -> tuple[str, ...]:
