@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ldpstream.publishing.answers.schema import EarlierPart, Line
-from ldpstream.publishing.answers.shares import ends_ms, result_of
+from ldpstream.publishing.answers.shares import ends_ms, names_of, result_of
 from ldpstream.publishing.estimates.frequencies import Frequencies, plain_number
 from ldpstream.publishing.estimates.publication import Publication, Span, publication_key
 from ldpstream.publishing.progress import Progress
@@ -120,6 +120,10 @@ def earlier_parts(
         end = 0 if progress is None else min(progress.next_step, old.step_at(later.start_ms))
         steps = kept_steps(old, progress, end - 1, n_steps)  # the steps that end at or before the next survey's start
         found = [p for p in source.get([publication_key(name, span, step, cohort) for step in steps]) if p is not None]
+        if found and not any(p.below_least or estimator in names_of(p) for p in found):
+            others = " and ".join(names_of(found[-1]))
+            parts.append(_left_out(old.name, old.fingerprint.hex(), f"its estimates are by {others}, not by {estimator}"))
+            break
         k = old.attributes[old.index(name)].k
         results = [result_of(p, estimator, k) for p in found]
         parts.append(

@@ -288,8 +288,8 @@ class EarlierPart(OfSteps, frozen=True, kw_only=True):
     """Part of a series from a survey that the series' survey replaces.
 
     `joined`: the shares mean the same in both surveys. `reason`: what differs, or why the part is not joined and therefore has
-    no steps. `survey` is "" if the earlier survey is not served here. If the earlier survey did not have a value or the
-    estimator, all numbers of the value's line are None.
+    no steps. `survey` is "" if the earlier survey is not served here. If the earlier survey did not have a value, all
+    numbers of the value's line are None.
     """
 
     survey: str

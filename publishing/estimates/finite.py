@@ -65,7 +65,8 @@ def _is_finite(part: Any) -> bool:
     if not isinstance(part, list | tuple):
         return not isinstance(part, float) or math.isfinite(part)
     with suppress(TypeError):  # most lists have only numbers and None
-        return math.isfinite(sum(filter(None, part)))
+        if math.isfinite(sum(filter(None, part))):  # for speed; finite numbers may have an infinite sum
+            return True
     return all(map(_is_finite, part))
 
 

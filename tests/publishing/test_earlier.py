@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from msgspec.structs import replace
 
 from ldpstream.publishing.answers.earlier import Replaced, chain
 from ldpstream.publishing.answers.responses import Served
@@ -124,6 +125,19 @@ def test_a_replaced_survey_without_estimates_gives_an_empty_part() -> None:
     api = TestClient(create_api(Served(NEW, new.service.results, dict, replaced=lambda: [Replaced(OLD, MemoryResults())])))
     (part,) = series(api)["earlier"]
     assert (part["joined"], part["steps"]) == (True, [])
+
+
+def test_a_replaced_survey_without_this_estimator_is_named() -> None:
+    """Square Wave, for example, has other estimators."""
+    old, new = demos()
+    results, progress = MemoryResults(), old.service.results.progress()
+    assert progress is not None
+    published = [p for p in old.service.results.history() if p.span == "step"]
+    results.save([replace(p, estimators={"mi": p.estimators["mi"]}) for p in published], None, progress)
+    api = TestClient(create_api(Served(NEW, new.service.results, dict, replaced=lambda: [Replaced(OLD, results)])))
+    (part,) = series(api, span="step")["earlier"]
+    assert (part["joined"], part["steps"], part["reason"]) == (False, [], "its estimates are by mi, not by eb")
+    assert series(api, span="step", estimator="mi")["earlier"][0]["steps"] == list(range(BETWEEN))
 
 
 def test_a_replaced_survey_that_is_not_served_is_named() -> None:

@@ -117,6 +117,12 @@ def test_nothing_that_is_not_finite_is_published(number: float) -> None:
     assert msgspec.json.decode(msgspec.json.encode(made), type=Publication) == made
 
 
+def test_finite_numbers_with_an_infinite_sum_are_published() -> None:
+    """Bins may have edges of this size."""
+    huge = msgspec.structs.replace(concluded(), numbers={"mean": NumberEstimate(value=1e308, low=0.9e308, high=1.1e308)})
+    assert finite(huge) is huge
+
+
 @pytest.mark.parametrize("ends", [[0.1, 0.2, 0.3, 0.4], [math.inf] * 4])
 def test_missing_shares_have_no_intervals(ends: list[float]) -> None:
     honest = concluded()
