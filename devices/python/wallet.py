@@ -61,8 +61,8 @@ class Wallet:
         ValueError: if a limit is out of its range, both are missing, or only one of `per_window` and `window_s` is given.
         StoreCleared: if `expect_enrolled` is true and the file is missing or empty.
         StoreHeld, StoreFull: as for `Device`.
-        DeviceError: if the file has other limits, is damaged or cannot be used for another reason. The first consent to
-            a survey makes the file, and fixes the limits.
+        DeviceError: if the file has other limits, is damaged or cannot be used for another reason. The first consent or
+            refusal makes the file, and fixes the limits.
     """
 
     def __init__(

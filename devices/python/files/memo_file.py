@@ -1,6 +1,6 @@
 """A person's memory: the tables of one SQLite file (`sqlite_file`), of one device or of a wallet.
 
-    budget       only in a wallet: its limits, stored by the first consent; NULL for no limit
+    budget       only in a wallet: its limits, stored by the first consent or refusal; NULL for no limit
     survey       for every enrolment: the survey's pin and name, and the charges (`wallet_file`)
     enrolment    for every attribute: the level, whether the device answers, the hash function, the fake value, the phase; the
                  number of distinct steps reported (`reports`) and the latest step that was forgotten (`forgotten`); the loss of
@@ -110,7 +110,7 @@ def journal_of(connection: sqlite3.Connection, survey: int | None = None) -> lis
 
 
 class WalletFile(SQLiteFile):
-    """The file of a wallet with these limits. The first consent makes it; until then, each transaction has an empty wallet.
+    """The file of a wallet with these limits. The first consent or refusal makes it; until then, each transaction has an empty wallet.
 
     Raises:
         StoreCleared: if a file that had been made is missing or empty. If `create` is false, it had been made before.
@@ -132,7 +132,7 @@ class WalletFile(SQLiteFile):
             elif kept != self.budget:
                 raise DeviceError(f"{self.path}: the wallet's limits are permanently {kept}, got {self.budget}")
             yield connection
-        self._lazy = self._lazy and not self.path.exists()
+        self._lazy = self._lazy and self._is_empty()
 
 
 class Transaction:

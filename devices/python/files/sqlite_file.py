@@ -28,7 +28,7 @@ class SQLiteFile:
         file_format: `DEVICE`, `WALLET` or `ACTIVITY`.
         tables: the statements that make the tables of an empty file.
         wait_s: longest wait for another transaction, in seconds.
-        lazy: true to create a missing file only by `connection`. Until then, the file is empty, and keeps nothing.
+        lazy: true to create a missing or empty file only by `connection`. Until then, it keeps nothing.
 
     Raises:
         StoreCleared: if the file is missing, and `create` and `lazy` are false.
@@ -77,7 +77,7 @@ class SQLiteFile:
             self._prepare(True)
         connection = None
         try:
-            database = ":memory:" if self._lazy and not self.path.exists() else f"{self.path.as_uri()}?mode=rw"
+            database = ":memory:" if self._lazy and not create and self._is_empty() else f"{self.path.as_uri()}?mode=rw"
             connection = sqlite3.connect(database, uri=True, timeout=self._wait_s, isolation_level=None)
             for pragma in ("synchronous=EXTRA", "fullfsync=ON", "secure_delete=ON"):
                 connection.execute(f"PRAGMA {pragma}")
@@ -94,6 +94,12 @@ class SQLiteFile:
         finally:
             if connection is not None:
                 connection.close()  # rolls back if not committed
+
+    def _is_empty(self) -> bool:
+        """True for a missing file, and for one without a byte: a first transaction that failed leaves it."""
+        with suppress(FileNotFoundError):
+            return self.path.stat().st_size == 0
+        return True
 
     def _explained(self, error: sqlite3.Error) -> DeviceError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the details of an extended code

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ldpstream.device import Device, DeviceError, StoreCleared, Wallet, WalletFull
+from ldpstream.device import Device, DeviceError, StoreCleared, StoreFull, Wallet, WalletFull
 from ldpstream.device.claims import touched_steps
 from ldpstream.device.files import wallet_file
 from ldpstream.mechanisms import OneTime, mechanism
 
 from .test_device import rows
+from .test_device_errors import full
 from .wallet_rig import ONCE, ROOT, TWICE, Clock, survey
 
 
@@ -41,6 +42,17 @@ def test_limits_are_checked_and_permanent(path: Path) -> None:
     assert str(caught.value) == (
         f"{path}: the wallet's limits are permanently 1 nat within 60 s and 2 nats for ever, got 1 nat within 60 s"
     )
+
+
+def test_a_full_disk_at_the_first_consent_makes_no_wallet(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = survey("study", TWICE)
+    device = Device(asked, wallet := Wallet(path, for_ever=9.0))
+    with full(path, monkeypatch), pytest.raises(StoreFull):
+        device.give_consent()
+    assert (wallet.spent().surveys, path.stat().st_size) == ((), 0)
+    Device(asked, Wallet(path, for_ever=8.0)).give_consent()
+    with pytest.raises(DeviceError, match="permanently 8 nats for ever, got 9 nats for ever"):
+        device.give_consent()
 
 
 def test_a_wallet_and_a_device_do_not_share_a_file(tmp_path: Path) -> None:
