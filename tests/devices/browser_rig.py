@@ -113,7 +113,9 @@ class Chromium:
 
     def kill(self) -> None:
         """Kills the browser's process at once."""
-        os.kill(self._pid(), signal.SIGKILL)
+        pid = self._pid()
+        assert pid, "Chromium has ended by itself"  # 0 would kill our own process group
+        os.kill(pid, signal.SIGKILL)
         wait_until(lambda: self._pid() == 0, lambda: "the end of Chromium")
         with contextlib.suppress(Error):
             self.context.close()

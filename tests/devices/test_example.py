@@ -28,6 +28,9 @@ from .browser_rig import Chromium, PageServer
 
 FILE = TYPESCRIPT / "example" / "usage.toml"
 DAY_MS = 86_400_000
+RECORD = """import('/build/ldpstream-device.js').then(({ Activity, IndexedDBStore }) =>
+    new Activity(new IndexedDBStore('words activity')).seen())"""  # a page that closes has recorded, and not yet erased
+DO_NOT_TRACK = "Object.defineProperty(navigator, 'doNotTrack', { get: () => '1' })"
 
 
 class Site:
@@ -139,6 +142,7 @@ def test_the_page_counts_its_use_only_with_consent(
         use(tab)
     expect(page.locator("#journal li")).to_have_count(0)
     site.now_ms += 7 * DAY_MS
+    page.evaluate(RECORD)
     again = site.open(context)
     assert again.locator("#stop").is_hidden()
     assert [sorted(records) for records in kept(again).values()] == [[], ["consent", "device"]]
@@ -214,3 +218,28 @@ def test_the_local_mode_sends_nothing(browser: Browser, site: Site) -> None:
     expect(page.locator("#journal li")).to_contain_text("local: 97")
     assert site.counted() == []
     page.context.close()
+
+
+@pytest.mark.parametrize("said", ["Do Not Track is on", "can be reported no more"])
+def test_people_can_stop_while_nothing_is_counted(said: str, browser: Browser, site: Site) -> None:
+    """After the consent, a switch is turned on, or the clock goes back to a step that the device has forgotten."""
+    context = browser.new_context()
+    page = site.open(context, "?local")
+    agree(page)
+    if said.startswith("Do"):
+        before = kept(page)
+        page.evaluate(DO_NOT_TRACK)
+        use(page)
+        expect(page.locator("#state")).to_contain_text(said)
+        assert kept(page) == before
+    else:
+        for _ in range(3):
+            site.now_ms += 7 * DAY_MS
+            site.open(context, "?local")
+        site.now_ms -= 21 * DAY_MS
+        page = site.open(context, "?local")
+        expect(page.locator("#state")).to_contain_text(said)
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator("#stop")).to_be_hidden()
+    assert [sorted(records) for records in kept(page).values()] == [[], ["consent", "device"]]
+    context.close()

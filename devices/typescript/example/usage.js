@@ -21,9 +21,8 @@ async function open() {
 /** Records a use, such as `(activity) => activity.used("export")`, if the person takes part. The first use in a week makes a report. */
 export function count(use) {
   return safely(async ({ device, sender, activity }) => {
-    if ((await device.consent()) !== "given") return;
-    await use(activity);
-    if ((await device.consent()) !== "given") return activity.forget(); // withdrawn meanwhile, in another tab
+    if ((await device.consent()) === "given") await use(activity);
+    if ((await device.consent()) !== "given") return activity.forget(); // another tab withdrew meanwhile, or a page closed before it erased
     await activity.answer(device);
     await sender.attempt();
   });
@@ -47,8 +46,11 @@ find("stop").addEventListener("click", () =>
 async function safely(work) {
   try {
     const parts = await opened;
-    await work(parts);
-    await show(parts);
+    try {
+      await work(parts);
+    } finally {
+      await show(parts); // after a fault, too: people can always stop
+    }
   } catch (error) {
     find("state").textContent = `This page does not count its use: ${error.message}.`;
   }
@@ -59,24 +61,11 @@ async function show({ survey, device, activity }) {
   const off = switchedOff();
   const consent = await device.consent();
   const given = consent === "given";
-  const waits = (await device.waiting()).length > 0 ? " A report waits: it leaves at your next use." : "";
-  const states = {
-    unknown: "May this page count its use? Before you agree, it keeps nothing about you, and sends nothing.",
-    given: `You take part: the first use in a week makes one report.${waits}${local ? " In local mode, nothing is sent." : ""}`,
-    withdrawn: "You do not take part. This page keeps nothing but this answer, and sends nothing.",
-  };
-  find("state").textContent = off ? `${off} is on, so this page does not count its use.` : states[consent];
   find("agree").hidden = off || given;
-  find("stop").hidden = off || consent === "withdrawn";
+  find("stop").hidden = consent === "withdrawn" || (off && !given);
   find("stop").textContent = given ? "Stop taking part" : "Do not take part";
   find("terms").hidden = find("leaving").hidden = off;
   find("asks").replaceChildren(...device.question().split("\n").map((line) => written("p", line)));
-
-  const log = given ? activity : new Activity(new MemoryStore());
-  if (!given) await log.seen(); // the preview of somebody who agrees now
-  const step = Math.max(0, stepAt(survey, Date.now()));
-  const previews = await device.preview(await log.values(survey, step), step);
-  find("preview").textContent = previews.map(({ text }) => text).join("\n\n");
 
   const left = (await device.journal()).map((report) => {
     const bytes = Array.from(report.envelope, (byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -84,6 +73,21 @@ async function show({ survey, device, activity }) {
   });
   find("journal").replaceChildren(...left);
   find("left").hidden = left.length === 0;
+
+  const log = given ? activity : new Activity(new MemoryStore());
+  if (!given) await log.seen(); // the preview of somebody who agrees now
+  const step = Math.max(0, stepAt(survey, Date.now()));
+  const previews = await device.preview(await log.values(survey, step), step);
+  find("preview").textContent = previews.map(({ text }) => text).join("\n\n");
+
+  const waits = (await device.waiting()).length > 0 ? " A report waits: it leaves at your next use." : "";
+  const states = {
+    unknown: "May this page count its use? Before you agree, it keeps nothing about you, and sends nothing.",
+    given: `You take part: the first use in a week makes one report.${waits}${local ? " In local mode, nothing is sent." : ""}`,
+    withdrawn: "You do not take part. This page keeps nothing but this answer, and sends nothing.",
+  };
+  const kept = given ? " Stop taking part to erase what it kept." : "";
+  find("state").textContent = off ? `${off} is on, so this page does not count its use.${kept}` : states[consent];
 }
 
 function written(tag, text) {
