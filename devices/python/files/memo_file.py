@@ -110,7 +110,7 @@ def journal_of(connection: sqlite3.Connection, survey: int | None = None) -> lis
 
 
 class WalletFile(SQLiteFile):
-    """The file of a wallet with these limits. The first consent or refusal makes it; until then, a transaction has an empty one.
+    """The file of a wallet with these limits. The first consent or refusal makes it; until then it is empty.
 
     Raises:
         StoreCleared: if a file that had been made is missing or empty. If `create` is false, it had been made before.
