@@ -14,8 +14,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ldpstream.device.errors import DeviceError, StoreCleared, StoreFull, StoreHeld
+from ldpstream.device.files.former_file import convert
 
 DEVICE, WALLET, ACTIVITY = 6, 1004, 2001  # formats of the kinds of files (SQLite's user_version); 0: empty
+FORMER = {DEVICE: 5, WALLET: 1003}  # the first transaction converts them
 BUSY_S = 60.0  # longest wait for another process's transaction, unless the application gives another one
 DAY_S = 86_400
 
@@ -85,8 +87,14 @@ class SQLiteFile:
             if (found := format_of(connection)) == 0:
                 for statement in (*self._tables, f"PRAGMA user_version = {self.format}"):
                     connection.execute(statement)
+            elif found == FORMER.get(self.format):
+                convert(connection, self._tables, self.format == WALLET)
+                connection.execute(f"PRAGMA user_version = {self.format}")
             elif found != self.format:
-                raise DeviceError(f"{self.path}: has format {found}, this program needs format {self.format}")
+                raise DeviceError(
+                    f"{self.path}: has format {found}, this program needs format {self.format}; keep the file, and open it"
+                    " with the version and class that wrote it"
+                )
             yield connection
             connection.execute("COMMIT")
         except sqlite3.Error as error:

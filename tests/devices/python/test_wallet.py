@@ -15,6 +15,7 @@ from ldpstream.device import (
     WalletFull,
     WalletSpent,
 )
+from ldpstream.device.files import memo_file
 
 from .test_device import rows
 from .wallet_rig import MEMO, ONCE, TWICE, Clock, survey
@@ -87,6 +88,39 @@ def test_a_second_call_for_a_survey_is_the_same_device(path: Path, clock: Clock)
     assert charges(Wallet(path, for_ever=3.0)) == (0.0, 2.0)
     with pytest.raises(DeviceError, match="a second level would need a second privacy budget"):
         Device(asked, Wallet(path, for_ever=3.0), {"q0": "b"}, consent="simulated")
+
+
+def test_a_device_changes_nothing_of_another_survey(path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memo_file, "MAX_JOURNAL", 6)
+    monkeypatch.setattr(memo_file, "MAX_DROPPED", 2)
+    wallet = Wallet(path, per_window=1e6, window_s=60)
+    surveys = [survey(name, MEMO, collection="spl", n_attributes=2) for name in ("before", "first", "after")]
+    devices = [Device(asked, wallet, consent="simulated") for asked in surveys]
+    first, others = devices[1], devices[::2]
+    for device in devices:
+        for step in range(4):
+            device.answer({"q0": step, "q1": 0}, step)
+            assert all(device.leaves(report.key, report.attribute) for report in device.waiting()[-2:])
+        device.settle(device.waiting()[0])
+
+    def rest() -> list[object]:
+        return [rows(path, f"SELECT * FROM {table} WHERE survey != 2") for table in ("enrolment", "memo", "sent", "journal")]
+
+    def told(device: Device) -> object:
+        return device.waiting(), device.journal(), device.spent("q0"), device.spent("q1"), device.report("q0", 4, 2)
+
+    heard, before, spent = [told(device) for device in others], rest(), wallet.spent().surveys[::2]
+    for step in range(4, 40):
+        first.answer({"q0": 4, "q1": 4}, step)
+    for report in first.waiting():
+        first.leaves(report.key, report.attribute)
+        first.settle(report)
+    assert [told(device) for device in others] == heard
+    first.withdraw_consent("q1")
+    assert rest() == before
+    first.forget(confirm="first")
+    assert (rest(), wallet.spent().surveys[::2]) == (before, spent)
+    assert [told(device) for device in others] == heard
 
 
 # ---- what the person sees
