@@ -64,13 +64,13 @@ class LossDistribution:
 
     def eps(self, delta: float) -> float:
         """The smallest ε >= 0, in nats, for which `delta` of ε is at most delta; infinite if no ε up to the largest of `losses`
-        suffices."""
-        low, high = 0.0, max(float(self.losses[-1]), 0.0)
-        if self.delta(high) > delta:
+        suffices. The rounding error of `deltas` counts as a part of delta."""
+        low, high, most = 0.0, max(float(self.losses[-1]), 0.0), delta - ROUNDING
+        if self.delta(high) > most:
             return math.inf
         for _ in range(50):
             middle = (low + high) / 2
-            low, high = (low, middle) if self.delta(middle) <= delta else (middle, high)
+            low, high = (low, middle) if self.delta(middle) <= most else (middle, high)
         return high
 
     def guess(self, k: int, members: int = 1) -> float:

@@ -247,6 +247,13 @@ def test_tables_of_a_single_report_lose_what_the_reports_lose(tables: int) -> No
         assert known <= found.delta(eps) <= known * 1.02 + 1e-9
 
 
+@pytest.mark.parametrize(("largest", "delta"), [(3e-9, 1e-9), (1e-8, 5e-10), (1e-6, 1e-8), (0.5, 1e-10)])
+def test_rounding_never_lowers_a_small_loss(largest: float, delta: float) -> None:
+    """The exact ε has (1 - e^{ε - largest}) / (1 + e^{-largest}) = δ."""
+    exact = largest + math.log1p(-delta * (1 + math.exp(-largest)))
+    assert exact <= loss_of(Evidence.of_loss(largest)).eps(delta) <= exact + 3e-14
+
+
 def test_joined_losses_keep_the_chances_that_everything_is_revealed() -> None:
     one = loss_of(Evidence.of_loss(1.0)).or_certain(0.05)
     joined = joined_loss(((one,), (one, loss_of(Evidence.of_loss(0.5)))))
