@@ -48,6 +48,7 @@ TABLES = (
     "CREATE TABLE journal (number INTEGER PRIMARY KEY, survey INTEGER, at_ms INTEGER, attribute TEXT, step INTEGER,"
     " envelope BLOB, local INTEGER, key TEXT UNIQUE)",
 )
+DROP = "UPDATE sent SET envelope = x'', key = NULL, due_ms = 0 WHERE survey = ?1 AND attribute = ?2"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -207,7 +208,7 @@ class Transaction:
     def withdraw(self, attribute: int, name: str) -> None:
         """Erases an attribute's memos, envelopes and journal. The reported steps stay, so that none gets a second report."""
         self._run("DELETE FROM memo WHERE survey = ? AND attribute = ?", attribute)
-        self._run("UPDATE sent SET envelope = x'', key = NULL WHERE survey = ? AND attribute = ?", attribute)
+        self._run(DROP, attribute)
         self._run("DELETE FROM journal WHERE survey = ? AND attribute = ?", name)
 
     # ---- journal
@@ -293,8 +294,7 @@ class Transaction:
         self._run("UPDATE memo SET reports = reports + 1 WHERE survey = ? AND attribute = ? AND key = ?", attribute, key)
         unsettled = "SELECT step FROM sent WHERE survey = ?1 AND attribute = ?2 AND key IS NOT NULL"
         surplus = f"{unsettled} ORDER BY abs(step - ?3), step DESC LIMIT -1 OFFSET ?4"
-        drop = f"UPDATE sent SET envelope = x'', key = NULL WHERE survey = ?1 AND attribute = ?2 AND step IN ({surplus})"
-        self._run(drop, attribute, step, n_waiting)
+        self._run(f"{DROP} AND step IN ({surplus})", attribute, step, n_waiting)
         dropped = "FROM sent WHERE survey = ? AND attribute = ? AND envelope = x''"
         earliest = self._run(f"SELECT step {dropped} ORDER BY step DESC LIMIT 1 OFFSET ?", attribute, MAX_DROPPED).fetchone()
         if earliest is not None:

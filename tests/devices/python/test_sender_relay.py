@@ -22,6 +22,8 @@ from tests.gateway.gateway_rig import TOKEN
 from tests.producers.relay_rig import GATEWAY, RelaySite, config_of, keys_of, relay_site, relay_survey
 from tests.small_survey import small_survey
 
+from .test_device import rows
+
 SURVEY = relay_survey()
 
 
@@ -41,6 +43,20 @@ def device_with_reports(folder: Path, *steps: int, survey: Survey = SURVEY) -> D
 def moment(device: Device) -> int:
     (report,) = device.waiting()
     return report.due_ms
+
+
+def test_the_file_keeps_no_moment_of_a_dropped_report(tmp_path: Path) -> None:
+    level = [{"name": "once", "mechanism": "GRR", "eps": 1.0}]
+    asked = ({"name": name, "size": 5, "level": level} for name in ("x", "y"))
+    device = Device(
+        small_survey(*asked, collection="spl", lateness_steps=2, relay="required"), tmp_path / "file", consent="simulated"
+    )
+    for step in range(40):
+        device.answer({"x": 0, "y": 1}, step)
+    device.withdraw_consent("y")
+    kept = rows(tmp_path / "file", "SELECT attribute, step FROM sent WHERE due_ms > 0")
+    assert kept == [(0, report.step) for report in device.waiting()]
+    assert 0 < len(kept) < 40
 
 
 def test_a_report_leaves_at_its_moment_and_counts_once(site: RelaySite, tmp_path: Path) -> None:
