@@ -62,6 +62,7 @@ KINDS: dict[str, tuple[list[object], object]] = {
     "temperatures": ([round(-4.2 + 9 * s, 2) for s in SPREAD], {"bins": [-4, -3, -2, -1, 0, 1, 2, 3, 4, 5]}),
     "incomes": ([round(10 ** (3 + 3 * s), 2) for s in SPREAD],
                 {"bins": [0, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000]}),
+    "amounts far from 0": ([5000 + round(10 ** (3 * s)) for s in SPREAD], {"bins": [*range(5000, 5901, 100)]}),
     "an extreme number": (rare([round(18 + 70 * s) for s in SPREAD], 99_000), {"bins": [20, 30, 40, 50, 60, 70, 80, 90]}),
     "versions": (some("3.10", "3.1", "3.10.1"), {"values": ["3.1", "3.10", "3.10.1"]}),
     "versions of two numbers": (some("3.10", "3.1", "3.9"), {"values": ["3.1", "3.10", "3.9"]}),

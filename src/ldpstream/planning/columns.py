@@ -274,7 +274,7 @@ def _numbers(column: Column, least: int, bins: int) -> Domain | Dropped:
     if lowest >= highest:
         return Dropped(f"fewer than {least} people differ from the most frequent values")
     middle = _rank(ordered, counts, (n + 1) // 2)
-    skewed = lowest >= 0 and middle - lowest < (highest - lowest) / BINS
+    skewed = lowest >= 0 and middle < highest / BINS
     edges = skewed_edges(lowest, highest, middle) if skewed else even_edges(lowest, highest, integers, bins)
     kind = f"{'integers' if integers else 'numbers'} in {plural(len(edges) - 1, 'bin')}"
     return Domain({"bins": edges}, f"{kind}; a device reports the nearest bin for a number outside{unlike}")
