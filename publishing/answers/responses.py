@@ -14,6 +14,7 @@ from ldpstream.estimators.estimate import PUBLISHED_LEVEL
 from ldpstream.estimators.filter.changes import detectable
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.estimators.post_processing import post_process
+from ldpstream.estimators.smooth.ordered import MAX_ORDERED
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.promises.outlook import Outlook, outlook_of
 from ldpstream.publishing.answers import queries, schema, sentences
@@ -337,7 +338,8 @@ class Served:
         mechanisms = self.survey.mechanisms[self.survey.index(name)]
         names = number_names(attribute, mechanisms, span)
         if not names:
-            raise NotFound(f"attribute {name} has no published mean and no percentiles for the span {span}")
+            needed = f"they need bins or ordered numbers, at most {MAX_ORDERED}, and Square Wave has none for the span filtered"
+            raise NotFound(f"attribute {name} has no published mean and no percentiles for the span {span}: {needed}")
         found, every = self._last(name, query)
         lines, truths = [], [self._true(p).numbers for p in found]
         for number in names:

@@ -134,7 +134,7 @@ def test_too_many_values_have_no_numbers() -> None:
         told = client.get("/api/v1/survey").json()["attributes"][0]
         assert (told["numbers"], told["number_spans"]) == ([], [])
         refused = client.get("/api/v1/attributes/a/numbers")
-        assert (refused.status_code, "no percentiles for the span window" in refused.json()["detail"]) == (404, True)
+        assert (refused.status_code, "for the span window: they need bins" in refused.json()["detail"]) == (404, True)
 
 
 def test_the_numbers_are_those_of_the_default_estimate(survey: Survey) -> None:
