@@ -187,15 +187,15 @@ class Intake:
             if waiting.held_bytes + len(part) > OVERHEAD_BYTES + waiting.limit:
                 raise oversized(waiting.limit)
             self._hold(waiting, len(part))
-            waiting.parts.append(part)
+            waiting.body += part
         except Problem as problem:
             waiting.fail(problem)
 
     def end(self, waiting: WaitingRequest) -> None:
         """Handles the body, which has arrived whole."""
         if waiting.answer is not None:
-            body = b"".join(waiting.parts)
-            waiting.parts.clear()
+            body = bytes(waiting.body)
+            waiting.body.clear()
             self._go_on(waiting, waiting.handle(waiting, body))
 
     def _answer_later(self, answer: Answer, result: int | Problem) -> None:

@@ -61,14 +61,15 @@ class WaitingRequest:
         answer: called once; None afterwards.
         handle: takes the whole body; yields where other tasks may run.
         limit: largest size of the body, in bytes.
+        body: the parts of the body that have arrived, as one array: many short objects would take far more memory.
         held_bytes: the memory that the request has reserved.
         charged: the budgets, and the client that was charged.
         others: the requests that wait for the log, each with the monotonic time at which its wait ends.
     """
 
     __slots__ = (
-        "answer", "batch", "begun_s", "charged", "checks", "client", "handle", "held_bytes", "key", "limit", "memory", "others",
-        "parts", "relayed",
+        "answer", "batch", "begun_s", "body", "charged", "checks", "client", "handle", "held_bytes", "key", "limit", "memory",
+        "others", "relayed",
     )  # fmt: skip
 
     client: Client
@@ -80,7 +81,7 @@ class WaitingRequest:
         self.answer: Answer | None = answer
         self.relayed, self.batch = relayed, False
         self.key: bytes | None = None
-        self.memory, self.held_bytes, self.parts = memory, 0, list[bytes]()
+        self.memory, self.held_bytes, self.body = memory, 0, bytearray()
         self.checks: Checks | None = None
         self.charged: tuple[Budgets, Hashable] | None = None
         self.others: dict[WaitingRequest, float] = {}

@@ -12,10 +12,11 @@ further ones.
 connection. If an earlier answer is due, or the unsound request has its answer, the gateway only closes the connection.
 
 **Limits.** The first head must end within 10 seconds of the connection's beginning, each later head within 10 seconds of the
-head's beginning (`BoundedProtocol`), and a body within 10 seconds of its head's end. The gateway closes the connection if a
-head has not ended after a read of the socket, and the reads after its first one have more than `HEAD_BYTES`. The same holds for
-the trailers and chunk frames between two pieces of a body. It also closes the connection of a client that sends requests
-without reading their answers. Beyond `most` connections, a further connection is closed at once.
+head's beginning (`BoundedProtocol`), and a body within 10 seconds of its head's end. These limits begin later if the gateway
+does not read yet. The gateway closes the connection if a head has not ended after a read of the socket, and the reads after its
+first one have more than `HEAD_BYTES`. The same holds for the trailers and chunk frames between two pieces of a body. It also
+closes the connection of a client that sends requests without reading their answers. Beyond `most` connections, a further
+connection is closed at once.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from typing import ClassVar, Final
 
 import httptools
 from uvicorn.middleware.proxy_headers import _TrustedHosts
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from ldpstream.gateway import metrics
 from ldpstream.gateway.admission import Connections
@@ -51,7 +52,7 @@ ACCEPTED: Final = STATUS_LINE[HTTPStatus.ACCEPTED] + b"%bcontent-type: applicati
 
 def gateway_protocol(
     app: GatewayApp, proxies: str = "", connections: int | None = None, most: int = 2000, relays: str = ""
-) -> type[HttpToolsProtocol]:
+) -> "type[GatewayProtocol]":
     """Returns the gateway's protocol.
 
     Args:
@@ -101,11 +102,11 @@ class GatewayProtocol(BoundedProtocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        for request in self._due:
-            request.keep_alive = False
         if not self._due:
             self.transport.close()
-        elif self._arriving is not None:
+            return
+        self._due[-1].keep_alive = False
+        if self._arriving is not None:
             self._wait_no_more()
             self._wait(STOPPING_BODY_S)
 
@@ -117,8 +118,10 @@ class GatewayProtocol(BoundedProtocol):
         except httptools.HttpParserError:
             self._refuse(self._fault or Problem("malformed request", "this is not an HTTP/1.1 request"))
             return
-        if self._in_head or self._arriving is not None:
-            self._wait()
+        if not self._due and not self._in_head and self._arriving is None:
+            self.on_response_complete()  # these bytes have ended the time limit of an idle connection
+        else:
+            self._limit_arrival()
         if self._loose_bytes > HEAD_BYTES:
             self.transport.close()
 
@@ -134,6 +137,11 @@ class GatewayProtocol(BoundedProtocol):
                 self.parser.feed_data(without_upgrade(read.get_method(), self.url, read.get_http_version(), self.headers))
             else:
                 return
+
+    def _limit_arrival(self) -> None:
+        """Sets the time limit of the head or body that arrives, unless the gateway does not read it yet."""
+        if (self._in_head or self._arriving is not None) and not self.flow.read_paused:
+            self._wait()
 
     def late(self) -> None:
         arriving = self._arriving
@@ -163,6 +171,8 @@ class GatewayProtocol(BoundedProtocol):
             raise self._fault  # stops the parser
         if self.parser.should_upgrade() or self.transport.is_closing():
             return
+        if self._due and not self._due[-1].keep_alive:
+            return  # the connection ends with the answer before
         if self.flow.write_paused:  # the client does not read its answers, which would fill the memory
             self.transport.close()
             return
@@ -215,11 +225,14 @@ class GatewayProtocol(BoundedProtocol):
     def send(self) -> None:
         """Sends the answers that are known, in the order of their requests."""
         while self._due and self._due[0].result is not None:
+            if self.flow.write_paused:  # answers that waited for an earlier one can be many
+                self.transport.close()
             self._write(self._due.popleft())
         if not self._due:
             self.on_response_complete()
         elif len(self._due) == 1:
             self.flow.resume_reading()
+            self._limit_arrival()
 
     def _write(self, request: Request) -> None:
         if self.transport.is_closing():

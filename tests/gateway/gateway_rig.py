@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 import uvicorn
 from starlette.types import Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from ldpstream.device.relay.capsules import REQUEST_TYPE
@@ -20,7 +19,7 @@ from ldpstream.gateway.gateway_process import _GatewayServer
 from ldpstream.gateway.http.app import GatewayApp
 from ldpstream.gateway.http.bodies import BATCH, ENVELOPE
 from ldpstream.gateway.http.problems import MAX_RETRY_S, RETRY_S, urn
-from ldpstream.gateway.http.protocol import gateway_protocol
+from ldpstream.gateway.http.protocol import GatewayProtocol, gateway_protocol
 from ldpstream.gateway.intake import Intake
 from ldpstream.gateway.shuffle import Shuffle
 from ldpstream.gateway.surveys import GatewaySurveys
@@ -144,7 +143,7 @@ class Rig:
         self.surveys.logs[survey.fingerprint] = log
         return log
 
-    def connect(self, address: str) -> tuple[HttpToolsProtocol, FakeTransport]:
+    def connect(self, address: str) -> tuple[GatewayProtocol, FakeTransport]:
         """Returns a connection without a socket."""
         config = uvicorn.Config(self.app.begin, interface="asgi3", log_config=None)
         protocol, transport = gateway_protocol(self.app)(config, self.server, {}), FakeTransport(address)

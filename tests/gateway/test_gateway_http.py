@@ -168,6 +168,64 @@ async def test_no_further_request_is_read_while_two_wait() -> None:
     assert transport.written.count(b"HTTP/1.1 202") == 2
 
 
+async def test_the_time_limit_of_a_body_begins_when_the_gateway_reads_it() -> None:
+    rig = Rig(tokens=[TOKEN])
+    rig.log.open, (protocol, transport) = False, rig.connect("192.0.2.1")
+    protocol.data_received(request(GOOD) + request(GOOD)[:-1])
+    assert (transport.reading, protocol._timer) == (False, None)
+    rig.log.release()
+    assert transport.reading
+    assert protocol._timer is not None
+    protocol.connection_lost(None)
+
+
+async def test_all_answers_go_out_before_the_connection_of_a_stopping_gateway_closes() -> None:
+    rig = Rig(tokens=[TOKEN])
+    rig.log.open, (protocol, transport) = False, rig.connect("192.0.2.1")
+    protocol.data_received(request(GOOD) * 2)
+    protocol.shutdown()
+    protocol.data_received(request(GOOD))
+    assert not transport.is_closing()
+    rig.log.release()
+    assert rig.log.appended == [[GOOD]] * 2
+    assert transport.written.count(b"HTTP/1.1 202") == 2
+    assert transport.is_closing()
+    protocol.connection_lost(None)
+
+
+async def test_no_request_counts_after_one_that_ends_the_connection() -> None:
+    rig = Rig(tokens=[TOKEN])
+    rig.log.open, (protocol, transport) = False, rig.connect("192.0.2.1")
+    protocol.data_received(request(GOOD, ENVELOPE, "connection: keep-alive", first="POST /v1/reports HTTP/1.0") + request(GOOD))
+    rig.log.release()
+    assert rig.log.appended == [[GOOD]]
+    assert transport.is_closing()
+    protocol.connection_lost(None)
+
+
+async def test_answers_that_waited_for_an_earlier_one_do_not_fill_the_memory() -> None:
+    rig = Rig(tokens=[TOKEN])
+    rig.log.open, (protocol, transport) = False, rig.connect("192.0.2.1")
+    protocol.data_received(request(GOOD) + request(b"", first="GET /openapi.json HTTP/1.1") * 100)
+    protocol.pause_writing()  # as the transport does if the client does not read
+    rig.log.release()
+    assert transport.written == b""
+    assert transport.is_closing()
+    protocol.connection_lost(None)
+
+
+@pytest.mark.parametrize("last", [request(GOOD, token="wrong")[-5:], b"\r\n"], ids=["a refused body", "a blank line"])
+async def test_a_connection_without_a_request_has_a_time_limit(last: bytes) -> None:
+    """Also after bytes that begin no request."""
+    protocol, transport = Rig(tokens=[TOKEN]).connect("192.0.2.1")
+    whole = request(GOOD, token="wrong")
+    protocol.data_received(whole.removesuffix(last))
+    assert transport.written.count(b"HTTP/1.1 401") == 1
+    protocol.data_received(last)
+    assert protocol.timeout_keep_alive_task is not None
+    protocol.connection_lost(None)
+
+
 def test_an_expected_100_is_sent_before_the_body(served: MakeServed) -> None:
     """But not before the answer to an earlier request."""
     one = served(tokens=[TOKEN])
