@@ -41,7 +41,7 @@ def matrix_inversion(
         TypeError: if m and table are neither a mechanism with its table nor a list of such pairs alone.
 
     Source: Wang, Blocki, Li and Jha 2017, §4 (pure protocols); variance as in `Mechanism.variance` and
-    `ChannelReading.inversion_variances`.
+    `Reading.inversion_variances`.
     """
     check_method(post)
     groups = groups_of(m, table, steps)
