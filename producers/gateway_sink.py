@@ -67,4 +67,5 @@ class GatewaySink:
             return TooLateError(f"{message}: {TOO_LATE} ({FINAL})")
         other = others[0]
         answered = f"an answer of the {'gateway' if other.from_gateway else 'relay'}"
-        return SinkError(f"{message}: {other.reason or f'{other.title or answered} ({other.status})'}")
+        why = other.reason or f"{other.title or answered} ({other.status})"
+        return SinkError(": ".join(filter(None, (message, why, other.detail))))

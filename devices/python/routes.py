@@ -49,7 +49,7 @@ class Answer(NamedTuple):
         from_gateway: false if the answer is that of a relay or proxy: it settles no report. Such an answer has a 202 or 422
             without the gateway's body, or is not encrypted by the gateway behind a relay.
         reason: why there was no answer of the gateway; empty if unknown.
-        title: the gateway's problem, such as "step too old"; empty if it accepted the report.
+        title, detail: the gateway's problem, such as "step too old", and its explanation; empty if it accepted the report.
     """
 
     status: int
@@ -57,6 +57,7 @@ class Answer(NamedTuple):
     from_gateway: bool = True
     reason: str = ""
     title: str = ""
+    detail: str = ""
 
 
 class Direct:
@@ -187,7 +188,8 @@ def retry_after_s(told: str, date: str = "") -> float:
 def _answer(status: int, wait_s: float, body: bytes, reason: str = "") -> Answer:
     if not is_own(status, body):
         return Answer(status, wait_s, False, NOT_OWN)
-    return Answer(status, wait_s, reason=reason, title=str(document(body).get("title", "")))
+    title, detail = (str(document(body).get(key, "")) for key in ("title", "detail"))
+    return Answer(status, wait_s, reason=reason, title=title, detail=detail)
 
 
 def _headers(key: str, token: str | None) -> dict[str, str]:
