@@ -171,22 +171,21 @@ class Intake:
         if declared.isdigit() and (len(declared) > 12 or int(declared) > limit):
             raise oversized(limit)
         waiting.client, waiting.limit = client, limit
-        self._hold(waiting, OVERHEAD_BYTES)
-
-    def _hold(self, waiting: WaitingRequest, n_bytes: int) -> None:
-        self._memory.take(waiting.client, n_bytes)
-        waiting.held_bytes += n_bytes
+        self._memory.take(client, OVERHEAD_BYTES)
+        waiting.held_bytes = OVERHEAD_BYTES
 
     def receive(self, waiting: WaitingRequest, part: bytes) -> None:
         """Takes a part of the body, and charges the client. Does nothing if the request has its answer."""
         if waiting.answer is None:
             return
+        client, size = waiting.client, len(part)
         try:
-            if not waiting.client.relay:
-                self._rate.charge(waiting.client, len(part) / BODY_BYTES, time.monotonic())
-            if waiting.held_bytes + len(part) > OVERHEAD_BYTES + waiting.limit:
+            if not client.relay:
+                self._rate.charge(client, size / BODY_BYTES, time.monotonic())
+            if waiting.held_bytes + size > OVERHEAD_BYTES + waiting.limit:
                 raise oversized(waiting.limit)
-            self._hold(waiting, len(part))
+            self._memory.take(client, size)
+            waiting.held_bytes += size
             waiting.body += part
         except Problem as problem:
             waiting.fail(problem)

@@ -118,10 +118,10 @@ class GatewayProtocol(BoundedProtocol):
         except httptools.HttpParserError:
             self._refuse(self._fault or Problem("malformed request", "this is not an HTTP/1.1 request"))
             return
-        if not self._due and not self._in_head and self._arriving is None:
-            self.on_response_complete()  # these bytes have ended the time limit of an idle connection
-        else:
+        if self._due or self._in_head or self._arriving is not None:
             self._limit_arrival()
+        elif self.timeout_keep_alive_task is None:
+            self.on_response_complete()  # these bytes have ended the time limit of an idle connection
         if self._loose_bytes > HEAD_BYTES:
             self.transport.close()
 
