@@ -59,8 +59,7 @@ class Counting:
         commit_interval_s: time between commits, in seconds, if nothing makes a commit earlier and no request fails.
 
     Attributes:
-        store_refusal: the reason of the last failed request to the store, until `step` has read from the store and written the
-            due changes without an error; then None.
+        store_refusal: the reason of the last failed request to the store; None after a `step` that wrote all due changes.
     """
 
     def __init__(

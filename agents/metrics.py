@@ -8,7 +8,10 @@ from prometheus_client import Counter, Gauge, Histogram
 from ldpstream.agents.fold import FoldResult
 from ldpstream.surveys.envelope import REASONS
 
-records = Counter("ldpstream_records", "Records processed: counted, rejected, duplicates, and records without a value")
+records = Counter(
+    "ldpstream_records",
+    "Records processed: counted, rejected, duplicates, and records without a value, such as transaction markers",
+)
 reports = Counter("ldpstream_reports", "Reports counted")
 rejected = Counter("ldpstream_rejected", "Envelopes rejected", ["reason"])
 for _reason in (*REASONS, "unreadable batch", "malformed key"):

@@ -241,6 +241,9 @@ def test_a_redis_that_hangs_or_forgets_is_used_again_later(redis_node: RedisNode
         assert store.snapshot()[0] == checkpoint(30)
         client.script_flush()  # Redis forgets the scripts, as after a restart
         assert store.commit(0, (30, ""), checkpoint(40))
+        client.delete(store._partitions_key)
+        store.load(0)
+        assert store.positions() == {0: 40}
         client.flushall()
 
 
