@@ -45,6 +45,7 @@ def test_limits_are_checked_and_permanent(path: Path) -> None:
 
 
 def test_a_full_disk_at_the_first_consent_makes_no_wallet(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI", raising=False)  # it switches devices off
     asked = survey("study", TWICE)
     device = Device(asked, wallet := Wallet(path, for_ever=9.0))
     with full(path, monkeypatch), pytest.raises(StoreFull):
