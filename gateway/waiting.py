@@ -30,7 +30,7 @@ class Request:
     Args:
         headers: name in lower case and value of each header.
         address: the client's address.
-        send: called with the request once its `result` is known.
+        send: called once, as soon as the `result` is known.
         keep_alive: False to close the connection after the answer.
 
     Attributes:
@@ -105,7 +105,7 @@ class WaitingRequest:
         self.close(result)
 
     def close(self, result: Result) -> None:
-        """Answers, unless the request has its answer, and releases the memory of the body."""
+        """Answers, unless the request has its answer. The memory of the body stays reserved until `release`."""
         answer, self.answer = self.answer, None
         self.others.pop(self, None)
         if answer is not None:

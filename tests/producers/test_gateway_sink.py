@@ -77,7 +77,7 @@ def test_an_envelope_whose_answer_is_lost_is_sent_again_and_counts_once(
     post, lost = kind.post, set[str]()
 
     def losing(way: Way, report: Waiting) -> Answer:
-        answer = post(way, report)  # type: ignore[arg-type]
+        answer = post(way, report)  # type: ignore[arg-type]  # `post` is that of `kind`
         if report.key in lost:
             return answer
         lost.add(report.key)

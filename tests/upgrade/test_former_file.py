@@ -23,7 +23,7 @@ STEP = 10**9
 
 
 def told(device: Device) -> dict[str, Any]:
-    """What a device returns, without a new report."""
+    """Returns the memory of a device in texts and numbers, without a new report."""
     return {
         "consent": [device.consent("x"), device.consent("y")],
         "waiting": [[r.attribute, r.step, r.envelope.hex(), r.key, r.due_ms] for r in device.waiting()],

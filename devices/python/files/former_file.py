@@ -1,7 +1,8 @@
 """Converts a file of format 5 (a device) or 1003 (a wallet) to the present tables (`memo_file`).
 
-In these formats each survey had tables of its own. Those of survey 3 in a wallet had names such as ``survey_3_memo``. The table
-`loss` had the loss of a report, and `moment` the time from which a report may leave. Tables that were never used were missing.
+Each survey had tables of its own in these formats. In a wallet, those of survey 3 had names such as ``survey_3_memo``.
+The table `loss` had the loss of a report, and `moment` the time from which a report may leave. Tables that were never used
+were missing.
 """
 
 import sqlite3

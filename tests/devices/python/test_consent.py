@@ -238,7 +238,7 @@ def test_an_application_with_its_own_consent(file: Path) -> None:
     device.withdraw_consent()
     assert Device(SURVEY, file, consent="given").silence(A) == "consent withdrawn"
     with pytest.raises(ValueError, match="consent must be one of asked, given, simulated, got 'yes'"):
-        Device(SURVEY, file, consent="yes")  # type: ignore[arg-type]
+        Device(SURVEY, file, consent="yes")  # type: ignore[arg-type]  # a wrong word on purpose
 
 
 # ---- switches
